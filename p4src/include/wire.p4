@@ -6,6 +6,10 @@ const bit<8>  PROTOCOL_UDP   = 17;
 const bit<16> INC_UDP_PORT   = 17710;
 const bit<8>  INC_VERSION    = 1;
 
+const bit<32> ETHERNET_BYTES = 14;
+const bit<16> IPV4_BYTES     = 20;
+const bit<16> OUR_BYTES      = 44;   // udp_t and inc_t
+
 typedef bit<48> mac_t;
 typedef bit<32> ip_t;
 typedef bit<9>  port_t;
