@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole v1model program as the engines see it; it never changes after loading.
+
+parser -> verify checksums -> ingress -> copies
+each copy: egress -> update checksums -> deparser
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from softswitch.ir.actions import Action
+from softswitch.ir.expressions import BoolExpr, FieldRef, HeaderRef
+from softswitch.ir.parser import ParserState, ValueSet
+from softswitch.ir.tables import Pipeline, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`offset` counts bits from the header's first bit on the wire, most significant first."""
+
+    name: str
+    bits: int
+    signed: bool
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderType:
+    name: str
+    fields: tuple[Field, ...]
+    bits: int  # a multiple of 8
+
+    def field(self, name: str) -> Field:
+        return next(f for f in self.fields if f.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """An instance. Metadata is always valid, starts as 0 and is never on the wire."""
+
+    name: str
+    type: HeaderType
+    is_metadata: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """`elements` are names in Program.headers; the stack's `next` starts as 0."""
+
+    name: str
+    type: HeaderType
+    elements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Cells are unsigned and start as 0."""
+
+    name: str
+    bits: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """An array of (packets, bytes) cells, 64 bits each."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CalculationConst:
+    value: int
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class WholeHeader:
+    header: HeaderRef
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The bytes after the parsed ones; always the last input."""
+
+
+CalculationInput: TypeAlias = FieldRef | CalculationConst | WholeHeader | Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """A hash of the inputs' bits strung together, parts of invalid headers left out.
+
+    A part that begins off a byte boundary follows the bits before it; the string is padded with 0
+    bits to a byte before the payload and at the end.
+    """
+
+    name: str
+    algorithm: str  # csum16, crc16, crc32, identity, ...
+    inputs: tuple[CalculationInput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """Verified if the target's header is valid and the condition holds; updated if the condition
+    holds.
+    """
+
+    name: str
+    target: FieldRef
+    calculation: str
+    condition: BoolExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Names of `intrinsic` are those of v1model's standard_metadata_t; a field the program lacks is
+    absent.
+    """
+
+    name: str
+    headers: Mapping[str, Header]  # in the JSON's order, stack elements and metadata included
+    stacks: Mapping[str, Stack]
+    intrinsic: Mapping[str, FieldRef]
+    errors: Mapping[str, int]
+    enums: Mapping[str, Mapping[str, int]]
+    start_state: str
+    parser: Mapping[str, ParserState]
+    value_sets: Mapping[str, ValueSet]
+    actions: Mapping[int, Action]
+    ingress: Pipeline
+    egress: Pipeline
+    verify: tuple[Checksum, ...]
+    update: tuple[Checksum, ...]
+    deparser: tuple[str, ...]  # header names, in order; invalid ones are left out
+    registers: Mapping[str, Register]
+    counters: Mapping[str, Counter]
+    calculations: Mapping[str, Calculation]
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """All tables of both pipelines by name."""
+        nodes = [*self.ingress.nodes.values(), *self.egress.nodes.values()]
+        return {n.name: n for n in nodes if isinstance(n, Table)}
+
+    def action(self, table: str, name: str) -> Action:
+        """The table's own copy of an action."""
+        return self.actions[self.tables[table].actions[name]]
