@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""recvmmsg and sendmmsg (Linux) on arrays of messages: one system call for a whole batch."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softswitch.ports.frames import Bytes
+
+# struct iovec and struct mmsghdr of 64-bit Linux (recvmmsg(2), sendmsg(2)).
+IOVEC = np.dtype([("base", np.uint64), ("bytes", np.uint64)])
+MMSGHDR = np.dtype(
+    [
+        ("name", np.uint64),
+        ("name_bytes", np.uint32),
+        ("", np.uint32),
+        ("iov", np.uint64),
+        ("iov_count", np.uint64),
+        ("control", np.uint64),
+        ("control_bytes", np.uint64),
+        ("flags", np.int32),
+        ("", np.uint32),
+        ("bytes", np.uint32),
+        ("", np.uint32),
+    ]
+)
+MAX_MESSAGES = 1024  # UIO_MAXIOV: messages of one call, and buffers of one message
+CONTROL_BYTES = 64
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_recvmmsg = _libc.recvmmsg
+_recvmmsg.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p]
+_sendmmsg = _libc.sendmmsg
+_sendmmsg.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int]
+
+Messages = NDArray[np.void]
+
+
+def address_of(array: NDArray[np.generic]) -> int:
+    """Where the array's memory starts; the caller keeps the array alive while it is in use."""
+    return int(array.ctypes.data)
+
+
+def rows_of(array: NDArray[np.generic]) -> NDArray[np.uint64]:
+    """Where each row of a two-dimensional array starts."""
+    step = np.uint64(array.strides[0])
+    return np.uint64(address_of(array)) + np.arange(len(array), dtype=np.uint64) * step
+
+
+def send_messages(fd: int, messages: Messages) -> int:
+    """How many of the messages the kernel took, at least one; OSError if not even the first."""
+    count = min(len(messages), MAX_MESSAGES)
+    sent = int(_sendmmsg(fd, address_of(messages), count, socket.MSG_DONTWAIT))
+    if sent < 0:
+        raise _last_error()
+    return sent
+
+
+class ReceiveRing:
+    """Reusable buffers for one recvmmsg; what they hold is good until the next `receive`."""
+
+    def __init__(self, num_messages: int, buffer_bytes: int) -> None:
+        self.data: Bytes = np.empty((num_messages, buffer_bytes), dtype=np.uint8)
+        self.names: Bytes = np.zeros((num_messages, 32), dtype=np.uint8)
+        self.control: Bytes = np.zeros((num_messages, CONTROL_BYTES), dtype=np.uint8)
+        self._buffers = np.zeros(num_messages, dtype=IOVEC)
+        self._buffers["base"] = rows_of(self.data)
+        self._buffers["bytes"] = buffer_bytes
+        self.messages: Messages = np.zeros(num_messages, dtype=MMSGHDR)
+        self.messages["name"] = rows_of(self.names)
+        self.messages["iov"] = rows_of(self._buffers.view(np.uint8).reshape(num_messages, 16))
+        self.messages["iov_count"] = 1
+        self.messages["control"] = rows_of(self.control)
+
+    def receive(self, fd: int, limit: int | None = None) -> int:
+        """Fills the ring from the socket without waiting; how many messages came, 0 if none."""
+        count = min(limit or len(self.messages), len(self.messages))
+        self.messages["name_bytes"][:count] = self.names.shape[1]
+        self.messages["control_bytes"][:count] = CONTROL_BYTES
+        self.messages["flags"][:count] = 0
+        got = int(_recvmmsg(fd, address_of(self.messages), count, socket.MSG_DONTWAIT, None))
+        if got >= 0:
+            return got
+        error = _last_error()
+        if isinstance(error, BlockingIOError | InterruptedError):
+            return 0
+        raise error
+
+
+def _last_error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))

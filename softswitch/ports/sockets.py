@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Socket options that the port kinds share: buffer sizes and the kernel's count of drops."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+SO_MEMINFO = 55  # asm-generic/socket.h; nine u32, the last one counts drops (linux/sock_diag.h)
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
+BUFFER_BYTES = 8 << 20
+
+
+def enlarge_buffers(target: socket.socket, num_bytes: int = BUFFER_BYTES) -> None:
+    """Asks for large buffers: beyond the system's limit with the right to, else up to it."""
+    for forced, plain in (
+        (SO_RCVBUFFORCE, socket.SO_RCVBUF),
+        (SO_SNDBUFFORCE, socket.SO_SNDBUF),
+    ):
+        try:
+            target.setsockopt(socket.SOL_SOCKET, forced, num_bytes)
+        except PermissionError:
+            target.setsockopt(socket.SOL_SOCKET, plain, num_bytes)
+
+
+def kernel_drops(target: socket.socket) -> int:
+    """Packets that the kernel dropped because the socket's receive buffer was full."""
+    try:
+        info = target.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 36)
+    except OSError:
+        return 0  # before Linux 4.12
+    return int(struct.unpack("=9I", info)[8]) if len(info) == 36 else 0
