@@ -63,6 +63,7 @@ from softswitch.ir.expressions import (
     invert,
 )
 from softswitch.ir.parser import (
+    MAX_STATES,
     Advance,
     Case,
     Do,
@@ -113,6 +114,7 @@ from softswitch.ir.tables import (
 __all__ = [
     "COMPARISONS",
     "MAX_SHIFT",
+    "MAX_STATES",
     "Action",
     "ActionCall",
     "ActionOp",

@@ -5,8 +5,8 @@ Rules:
 1. A parser error ends parsing; what was done stays done. standard_metadata.parser_error gets the
    code and ingress runs.
 2. Bytes that were not extracted or skipped are the payload.
-3. No case matches and there is no default: error NoMatch. A cycle that consumes nothing ends with
-   ParserTimeout.
+3. If no case matches the default is taken. A packet that enters more than MAX_STATES states ends
+   with ParserTimeout.
 4. The errors of the core library used here have these names: PacketTooShort, NoMatch,
    StackOutOfBounds, ParserTimeout, ParserInvalidArgument.
 """
@@ -18,6 +18,8 @@ from typing import TypeAlias
 
 from softswitch.ir.actions import ActionOp
 from softswitch.ir.expressions import BoolExpr, FieldRef, IntExpr
+
+MAX_STATES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +99,12 @@ class ValueSetCase:
 
 @dataclass(frozen=True, slots=True)
 class ParserState:
-    """`cases` are tried in order; then `default`, which is a state, None (accept), or absent
-    (`has_default` false).
-    """
+    """`cases` are tried in order, then `default`; a next state of None is accept."""
 
     name: str
     operations: tuple[ParserOp, ...]
     key: tuple[KeyPart, ...]
     cases: tuple[Case | ValueSetCase, ...]
-    has_default: bool
     default: str | None
 
 
