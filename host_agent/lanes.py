@@ -33,7 +33,7 @@ MAX_EXPONENT: Final = 127
 
 # Highest bit set -> what to add to the exponent. After a step the largest value lies in the
 # new bound; after the steps of two buckets (18, 48, -12, -24) perhaps below 2**-6 of it.
-_STEPS: Final = {-1: -24, 0: -12, 1: -6, 2: 0, 3: 6, 4: 18, 5: 48, 6: MAX_EXPONENT - MIN_EXPONENT}
+_STEPS: Final = {-1: -24, 0: -12, 1: -6, 2: 0, 3: 6, 4: 18, 5: 48, 6: 72}
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]

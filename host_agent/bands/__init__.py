@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank's tokens cut into bands, and the header from which all ranks derive one routing table."""
+
+from host_agent.bands.codec import BandError, BandHeader, Kind, RowType, decode, encode
+from host_agent.bands.placement import Placement, PlacementError
+from host_agent.bands.table import Pairs, bands_of, local_pairs, wanted
+
+__all__ = [
+    "BandError",
+    "BandHeader",
+    "Kind",
+    "Pairs",
+    "Placement",
+    "PlacementError",
+    "RowType",
+    "bands_of",
+    "decode",
+    "encode",
+    "local_pairs",
+    "wanted",
+]
