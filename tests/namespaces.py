@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network namespaces with veth pairs whose host ends are raw sockets of the test's own process."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+CLONE_NEWNET = 0x40000000
+PACKET_IGNORE_OUTGOING = 23
+SOL_PACKET = 263
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def why_not() -> str | None:
+    """Why namespaces cannot be made here, or None."""
+    if os.geteuid() != 0:
+        return "needs root (network namespaces)"
+    if shutil.which("ip") is None:
+        return "needs the command ip (package iproute2)"
+    return None
+
+
+def ip(*words: str) -> None:
+    """Run the command ip; raises with its words."""
+    run = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise RuntimeError(f"ip {' '.join(words)}: {run.stderr.strip()}")
+
+
+@contextlib.contextmanager
+def namespace(name: str) -> Iterator[str]:
+    """A namespace with loopback up, gone afterwards."""
+    ip("netns", "add", name)
+    try:
+        ip("-n", name, "link", "set", "lo", "up")
+        yield name
+    finally:
+        ip("netns", "delete", name)
+
+
+def add_veth(name: str, near: str, far: str, *, mtu: int) -> None:
+    """Add a veth pair inside a namespace: both ends up, no IPv6, no ARP, no offloads that rewrite frames."""
+    ip("-n", name, "link", "add", near, "mtu", str(mtu), "type", "veth", "peer", far, "mtu", str(mtu))
+    for end in (near, far):
+        inside(name, _silence, end)
+        ip("-n", name, "link", "set", end, "arp", "off", "up")
+
+
+def _silence(interface: str) -> None:
+    Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6").write_text("1")
+
+
+def inside(name: str, function: object, *args: object) -> object:
+    """Call a function on a thread that lives in the namespace, and return what it returns."""
+    box: list[object] = []
+
+    def run() -> None:
+        with open(f"/run/netns/{name}", encoding="ascii") as handle:
+            if libc.setns(handle.fileno(), CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), f"setns {name}")
+        box.append(function(*args))  # type: ignore[operator]
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return box[0]
+
+
+def _raw_socket(interface: str) -> socket.socket:
+    raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
+    raw.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+    raw.bind((interface, 0))
+    return raw
+
+
+class Taps:
+    """Raw sockets on the host ends of veth pairs: port number -> frames in, frames out."""
+
+    def __init__(self, name: str, interfaces: dict[int, str]) -> None:
+        self.sockets: dict[int, socket.socket] = {}
+        for port, interface in interfaces.items():
+            made = inside(name, _raw_socket, interface)
+            assert isinstance(made, socket.socket)
+            self.sockets[port] = made
+
+    def send(self, port: int, frame: bytes) -> None:
+        """Put a frame on the wire of a port."""
+        self.sockets[port].send(frame)
+
+    def take(self, *, quiet_s: float, limit_s: float = 5.0) -> dict[int, list[bytes]]:
+        """Collect frames of all ports until none came for `quiet_s`."""
+        ports = {sock.fileno(): port for port, sock in self.sockets.items()}
+        out: dict[int, list[bytes]] = {}
+        end = time.monotonic() + limit_s
+        while time.monotonic() < end:
+            ready, _, _ = select.select(list(ports), [], [], quiet_s)
+            if not ready:
+                break
+            for fileno in ready:
+                port = ports[fileno]
+                out.setdefault(port, []).append(self.sockets[port].recv(65536))
+        return out
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for sock in self.sockets.values():
+            sock.close()
