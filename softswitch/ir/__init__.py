@@ -30,6 +30,7 @@ from softswitch.ir.bounds import (
     Bound,
 )
 from softswitch.ir.expressions import (
+    ARITHMETIC,
     COMPARISONS,
     And,
     Binary,
@@ -112,6 +113,7 @@ from softswitch.ir.tables import (
 )
 
 __all__ = [
+    "ARITHMETIC",
     "COMPARISONS",
     "MAX_SHIFT",
     "MAX_STATES",

@@ -124,9 +124,12 @@ class StackSize:
         return Bound(0, self.depth)
 
 
+ARITHMETIC = tuple(bounds.BINARY)
+
+
 @dataclass(frozen=True, slots=True)
 class Binary:
-    op: str  # a key of bounds.BINARY; >> is arithmetic
+    op: str  # one of ARITHMETIC; >> is arithmetic
     left: IntExpr
     right: IntExpr
     bound: Bound

@@ -39,7 +39,9 @@ class HeaderType:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """An instance. Metadata is always valid, starts as 0 and is never on the wire."""
+    """An instance. Metadata starts as all 0 and is never on the wire. Header-typed metadata has its
+    validity tracked like any header; no program asks for that of the other metadata.
+    """
 
     name: str
     type: HeaderType

@@ -127,6 +127,12 @@ class Table:
     def has_priorities(self) -> bool:
         return self.kind in (MatchKind.TERNARY, MatchKind.RANGE)
 
+    @property
+    def successors(self) -> tuple[str | None, ...]:
+        if isinstance(self.next, ByHit):
+            return self.next.hit, self.next.miss
+        return tuple(self.next.nodes.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
@@ -135,6 +141,10 @@ class Conditional:
     if_true: str | None
     if_false: str | None
     source: SourceInfo | None
+
+    @property
+    def successors(self) -> tuple[str | None, ...]:
+        return self.if_true, self.if_false
 
 
 Node: TypeAlias = Table | Conditional

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns BMv2's action primitives into typed operations; one rule for each primitive p4c emits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from softswitch import ir
+from softswitch.bmv2_json.expressions import Resolver
+from softswitch.bmv2_json.place import Json, Place, source_of
+from softswitch.bmv2_json.scope import Scope
+
+Arguments = list[Json]
+
+
+def read_action(node: Json, scope: Scope) -> ir.Action:
+    place = Place(f"action {node['name']}").at(node)
+    parameters = tuple(
+        ir.Parameter(p["name"], int(p["bitwidth"])) for p in node.get("runtime_data", [])
+    )
+    resolver = Resolver(scope, place, parameters)
+    body = tuple(read_operation(primitive, resolver) for primitive in node["primitives"])
+    _check_jumps(body, place)
+    sources = tuple(source_of(primitive) for primitive in node["primitives"])
+    return ir.Action(int(node["id"]), node["name"], parameters, body, sources)
+
+
+def read_operation(primitive: Json, resolver: Resolver) -> ir.ActionOp:
+    """One primitive; UnsupportedFeature if there is no rule for it."""
+    op, arguments = primitive["op"], primitive["parameters"]
+    place = resolver.place.at(primitive)
+    if op not in _PRIMITIVES:
+        raise place.unsupported(_FRIENDLY.get(op, f"the primitive '{op}'"))
+    num_arguments, rule = _PRIMITIVES[op]
+    if len(arguments) != num_arguments:
+        raise place.broken(f"{op} takes {num_arguments} arguments, not {len(arguments)}")
+    return rule(Resolver(resolver.scope, place, resolver.parameters), arguments)
+
+
+def _check_jumps(body: tuple[ir.ActionOp, ...], place: Place) -> None:
+    for at, op in enumerate(body):
+        if isinstance(op, ir.Jump | ir.JumpUnless) and not at < op.to <= len(body):
+            raise place.broken(f"operation {at} jumps to {op.to}, of {len(body)}")
+
+
+def _name(argument: Json, kind: str, place: Place) -> Json:
+    if place.member(argument, "type") != kind:
+        raise place.broken(f"a {kind} was expected, not {argument}")
+    return argument["value"]
+
+
+def _register(r: Resolver, argument: Json) -> str:
+    return r.scope.register(_name(argument, "register_array", r.place), r.place)
+
+
+def _register_read(r: Resolver, a: Arguments) -> ir.ActionOp:
+    return ir.RegisterRead(r.target(a[0]), _register(r, a[1]), r.integer(a[2]))
+
+
+def _register_write(r: Resolver, a: Arguments) -> ir.ActionOp:
+    return ir.RegisterWrite(_register(r, a[0]), r.integer(a[1]), r.integer(a[2]))
+
+
+def _count(r: Resolver, a: Arguments) -> ir.ActionOp:
+    counter = r.scope.counter(_name(a[0], "counter_array", r.place), r.place)
+    return ir.Count(counter, r.integer(a[1]))
+
+
+def _hash(r: Resolver, a: Arguments) -> ir.ActionOp:
+    calculation = r.scope.calculation(_name(a[2], "calculation", r.place), r.place)
+    return ir.Hash(r.target(a[0]), r.integer(a[1]), calculation, r.integer(a[3]))
+
+
+def _random(r: Resolver, a: Arguments) -> ir.ActionOp:
+    return ir.Random(r.target(a[0]), r.integer(a[1]), r.integer(a[2]))
+
+
+def _jump_unless(r: Resolver, a: Arguments) -> ir.ActionOp:
+    return ir.JumpUnless(_condition(r, a[0]), r.constant(a[1]))
+
+
+def _condition(r: Resolver, argument: Json) -> ir.BoolExpr:
+    """An integer argument as the condition it stands for: not 0."""
+    value = r.value(argument)
+    if isinstance(value, ir.BoolExpr):
+        return value
+    integer = r.integer(argument)
+    return integer.operand if isinstance(integer, ir.BoolToInt) else ir.IntToBool(integer)
+
+
+def _log(r: Resolver, a: Arguments) -> ir.ActionOp:
+    text = str(_name(a[0], "string", r.place))
+    values = _name(a[1], "parameters_vector", r.place)
+    return ir.LogMessage(text, tuple(r.integer(v) for v in values))
+
+
+def _assign_header(r: Resolver, a: Arguments) -> ir.ActionOp:
+    return ir.AssignHeader(r.header(a[0]), r.header(a[1]))
+
+
+Rule = Callable[[Resolver, Arguments], ir.ActionOp]
+
+# primitive -> number of arguments, rule
+_PRIMITIVES: dict[str, tuple[int, Rule]] = {
+    "assign": (2, lambda r, a: ir.Assign(r.target(a[0]), r.integer(a[1]))),
+    "modify_field": (2, lambda r, a: ir.Assign(r.target(a[0]), r.integer(a[1]))),
+    "register_read": (3, _register_read),
+    "register_write": (3, _register_write),
+    "count": (2, _count),
+    "modify_field_with_hash_based_offset": (4, _hash),
+    "modify_field_rng_uniform": (3, _random),
+    "mark_to_drop": (1, lambda r, a: ir.MarkToDrop()),
+    "drop": (0, lambda r, a: ir.MarkToDrop()),
+    "add_header": (1, lambda r, a: ir.AddHeader(r.header(a[0]))),
+    "remove_header": (1, lambda r, a: ir.RemoveHeader(r.header(a[0]))),
+    "assign_header": (2, _assign_header),
+    "copy_header": (2, _assign_header),
+    "assign_header_stack": (2, lambda r, a: ir.AssignStack(r.stack(a[0]), r.stack(a[1]))),
+    "push": (2, lambda r, a: ir.Push(r.stack(a[0]), r.constant(a[1]))),
+    "pop": (2, lambda r, a: ir.Pop(r.stack(a[0]), r.constant(a[1]))),
+    "_jump": (1, lambda r, a: ir.Jump(r.constant(a[0]))),
+    "_jump_if_zero": (2, _jump_unless),
+    "exit": (0, lambda r, a: ir.Exit()),
+    "truncate": (1, lambda r, a: ir.Truncate(r.integer(a[0]))),
+    "log_msg": (2, _log),
+    "assert": (1, lambda r, a: ir.Check(_condition(r, a[0]))),
+    "assume": (1, lambda r, a: ir.Check(_condition(r, a[0]))),
+}
+
+# What a user calls a primitive that is refused.
+_FRIENDLY = {
+    "generate_digest": "a digest",
+    "clone_ingress_pkt_to_egress": "cloning from ingress",
+    "clone_egress_pkt_to_egress": "cloning from egress",
+    "resubmit": "resubmission",
+    "recirculate": "recirculation",
+    "execute_meter": "a meter",
+    "assign_VL": "variable-length fields",
+    "assign_union": "header unions",
+    "assign_union_stack": "header unions",
+}

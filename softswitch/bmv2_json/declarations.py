@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what a program declares: header types, headers, stacks, arrays, errors; no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from softswitch import ir
+from softswitch.bmv2_json.place import Json, Place
+from softswitch.bmv2_json.scope import CORE_ERRORS, Scope
+
+PROGRAM = Place("program")
+STANDARD_METADATA = "standard_metadata"
+
+
+def read_scope(program: Json) -> Scope:
+    headers = {h.name: h for h in _headers(program)}
+    return Scope(
+        headers=headers,
+        stacks={s.name: s for s in _stacks(program, headers)},
+        registers={r.name: r for r in map(_register, program.get("register_arrays", []))},
+        counters={c.name: c for c in _counters(program)},
+        calculations=frozenset(c["name"] for c in program.get("calculations", [])),
+    )
+
+
+def check_supported(program: Json) -> None:
+    """Refuse declarations of kinds the switch has no notion of."""
+    kinds = {
+        "header_unions": "header unions",
+        "header_union_stacks": "header union stacks",
+        "extern_instances": "extern objects",
+    }
+    for key, feature in kinds.items():
+        for item in program.get(key, []):
+            raise Place(f"'{item.get('name')}'").at(item).unsupported(feature)
+
+
+def read_errors(program: Json) -> dict[str, int]:
+    """Codes by name; core errors the JSON leaves out get codes of their own."""
+    errors = {str(name): int(code) for name, code in program.get("errors", [])}
+    for name in CORE_ERRORS:
+        if name not in errors:
+            errors[name] = max(errors.values(), default=-1) + 1
+    return errors
+
+
+def read_enums(program: Json) -> dict[str, dict[str, int]]:
+    return {
+        str(enum["name"]): {str(name): int(value) for name, value in enum["entries"]}
+        for enum in program.get("enums", [])
+    }
+
+
+def read_intrinsic(program: Json, scope: Scope) -> dict[str, ir.FieldRef]:
+    """The fields that belong to the architecture, by their v1model name."""
+    place = Place("field_aliases")
+    aliased = {
+        str(name).split(".")[-1]: scope.field(header, field, place)
+        for name, (header, field) in program.get("field_aliases", [])
+    }
+    standard = scope.header(STANDARD_METADATA, PROGRAM)
+    own = {f.name: scope.field(standard.name, f.name, place) for f in standard.type.fields}
+    return own | aliased
+
+
+def _header_type(node: Json) -> ir.HeaderType:
+    place = Place(f"header type {node['name']}").at(node)
+    widths = [field[1] for field in node["fields"]]
+    if "*" in widths or node.get("length_exp") is not None:
+        raise place.unsupported("variable-length fields")
+    offsets = accumulate(widths, initial=0)
+    fields = tuple(
+        ir.Field(name=field[0], bits=field[1], signed=len(field) > 2 and field[2], offset=offset)
+        for field, offset in zip(node["fields"], offsets, strict=False)
+    )
+    if sum(widths) % 8:
+        raise place.broken(f"{sum(widths)} bits are not a whole number of bytes")
+    return ir.HeaderType(node["name"], fields, sum(widths))
+
+
+def _headers(program: Json) -> Iterator[ir.Header]:
+    types = {t["name"]: _header_type(t) for t in PROGRAM.member(program, "header_types")}
+    for node in PROGRAM.member(program, "headers"):
+        if node["header_type"] not in types:
+            raise Place(f"header {node['name']}").broken(f"no type '{node['header_type']}'")
+        yield ir.Header(node["name"], types[node["header_type"]], bool(node["metadata"]))
+
+
+def _stacks(program: Json, headers: dict[str, ir.Header]) -> Iterator[ir.Stack]:
+    by_id = {node["id"]: node["name"] for node in program["headers"]}
+    for node in program.get("header_stacks", []):
+        elements = tuple(str(by_id[i]) for i in node["header_ids"])
+        yield ir.Stack(node["name"], headers[elements[0]].type, elements)
+
+
+def _register(node: Json) -> ir.Register:
+    return ir.Register(node["name"], int(node["bitwidth"]), int(node["size"]))
+
+
+def _counters(program: Json) -> Iterator[ir.Counter]:
+    for node in program.get("counter_arrays", []):
+        if not node.get("is_direct"):
+            yield ir.Counter(node["name"], int(node["size"]))
+
+
+def direct_counters(program: Json) -> dict[str, str]:
+    """Names of direct counters by table."""
+    arrays = program.get("counter_arrays", [])
+    return {str(a["binding"]): str(a["name"]) for a in arrays if a.get("is_direct")}
+
+
+def read_calculation(node: Json, scope: Scope) -> ir.Calculation:
+    place = Place(f"calculation {node['name']}").at(node)
+    inputs = tuple(_calculation_input(item, scope, place) for item in node["input"])
+    if ir.Payload() in inputs[:-1]:
+        inputs = (*(i for i in inputs if i != ir.Payload()), ir.Payload())
+    return ir.Calculation(node["name"], node["algo"], inputs)
+
+
+def _calculation_input(item: Json, scope: Scope, place: Place) -> ir.CalculationInput:
+    kind, value = place.member(item, "type"), item.get("value")
+    if kind == "field":
+        return scope.field(value[0], value[1], place)
+    if kind == "hexstr":
+        bits = int(place.member(item, "bitwidth"))
+        return ir.CalculationConst(place.number(value) % (1 << bits), bits)
+    if kind == "header":
+        return ir.WholeHeader(ir.HeaderNamed(scope.header(value, place).name))
+    if kind == "payload":
+        return ir.Payload()
+    raise place.unsupported(f"calculation input '{kind}'")
