@@ -50,7 +50,21 @@ def namespace(name: str) -> Iterator[str]:
 
 def add_veth(name: str, near: str, far: str, *, mtu: int) -> None:
     """Add a veth pair inside a namespace: both ends up, no IPv6, no ARP, no offloads that rewrite frames."""
-    ip("-n", name, "link", "add", near, "mtu", str(mtu), "type", "veth", "peer", far, "mtu", str(mtu))
+    ip(
+        "-n",
+        name,
+        "link",
+        "add",
+        near,
+        "mtu",
+        str(mtu),
+        "type",
+        "veth",
+        "peer",
+        far,
+        "mtu",
+        str(mtu),
+    )
     for end in (near, far):
         inside(name, _silence, end)
         ip("-n", name, "link", "set", end, "arp", "off", "up")
