@@ -15,16 +15,16 @@ class PortError(SwitchError):
 
 
 class PortStats:
-    """Frames and bytes (Ethernet header included) that crossed a port, and what was lost and why.
+    """Frames and bytes (with Ethernet header) that crossed a port, and what else befell them.
 
-    Reasons are keys of `lost`, counted in frames:
+    The keys of `counts`, in frames:
     tx_queue_full, tx_not_udp, tx_bad_checksum, tx_refused, tx_too_big, tx_error,
     rx_truncated, rx_too_big, rx_kernel_dropped, rx_error, and fault_* of the fault injector.
     """
 
     def __init__(self) -> None:
         self.rx_packets = self.rx_bytes = self.tx_packets = self.tx_bytes = 0
-        self.lost: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
 
     def received(self, frames: Frames) -> None:
         self.rx_packets += len(frames)
@@ -34,13 +34,13 @@ class PortStats:
         self.tx_packets += num_packets
         self.tx_bytes += num_bytes
 
-    def lose(self, reason: str, num_packets: int) -> None:
+    def count(self, reason: str, num_packets: int) -> None:
         if num_packets:
-            self.lost[reason] += num_packets
+            self.counts[reason] += num_packets
 
     def as_dict(self) -> dict[str, int]:
         totals = {name: getattr(self, name) for name in _TOTALS}
-        return totals | dict(sorted(self.lost.items()))
+        return totals | dict(sorted(self.counts.items()))
 
 
 _TOTALS = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes")
@@ -68,5 +68,8 @@ class Port(Protocol):
     @property
     def backlog(self) -> int:
         """Bytes that wait for the wire."""
+
+    def count_kernel_drops(self) -> None:
+        """Brings `rx_kernel_dropped` of the statistics up to date."""
 
     def close(self) -> None: ...

@@ -12,8 +12,9 @@ from softswitch.ports.mmsg import Messages, send_messages
 LOSS_OF_ERROR = {
     errno.ECONNREFUSED: "tx_refused",
     errno.EMSGSIZE: "tx_too_big",
+    errno.ENOBUFS: "tx_queue_full",  # the interface's own queue, below the socket's
 }
-NO_ROOM = frozenset({errno.EAGAIN, errno.ENOBUFS, errno.EINTR})
+NO_ROOM = frozenset({errno.EAGAIN, errno.EINTR})
 
 OnError = Callable[[int, int], bool]
 

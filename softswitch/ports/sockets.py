@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import struct
 
 SO_MEMINFO = 55  # asm-generic/socket.h; nine u32, the last one counts drops (linux/sock_diag.h)
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
+SIOCGIFMTU = 0x8921
 BUFFER_BYTES = 8 << 20
 
 
@@ -30,3 +32,10 @@ def kernel_drops(target: socket.socket) -> int:
     except OSError:
         return 0  # before Linux 4.12
     return int(struct.unpack("=9I", info)[8]) if len(info) == 36 else 0
+
+
+def interface_mtu(any_socket: socket.socket, interface: str) -> int:
+    """The interface's MTU in bytes, without the Ethernet header."""
+    request = struct.pack("=16sI20x", interface.encode(), 0)
+    answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFMTU, request)
+    return int(struct.unpack_from("=I", answer, 16)[0])

@@ -23,6 +23,7 @@ SOL_UDP = 17
 MAX_PAYLOAD = 9000
 RUN_BYTES = 65536  # a run of datagrams that the kernel coalesced is at most this long
 RING_MESSAGES = 64
+BUDGET_BYTES = 1 << 18  # of one receive: all ports together should stay in the cache
 
 RingSource = Callable[[], ReceiveRing]
 
@@ -51,6 +52,7 @@ class UdpPort:
         self.name = f"udp:{host}:{port}"
         self.stats = PortStats()
         self._ring = ring or udp_ring()
+        self._limit = RING_MESSAGES
         self._backlog = Backlog(backlog_bytes)
         if offload:
             _ask_for_runs(self._socket)
@@ -67,9 +69,9 @@ class UdpPort:
 
     def receive(self, arena: Arena) -> Frames:
         try:
-            count = self._ring.receive(self.fileno())
+            count = self._ring.receive(self.fileno(), self._limit)
         except OSError:
-            self.stats.lose("rx_error", 1)
+            self.stats.count("rx_error", 1)
             return no_frames()
         if count == 0:
             return no_frames()
@@ -78,6 +80,7 @@ class UdpPort:
         copy_rows(frames.data, frames.offset + headers.HEADER_BYTES, payloads)
         headers.write_headers(frames, self._flow_from(message))
         self.stats.received(frames)
+        self._limit = _messages_for(count, frames.num_bytes)
         return frames
 
     def _split(self, count: int) -> tuple[Frames, NDArray[np.int64]]:
@@ -107,7 +110,7 @@ class UdpPort:
         fits = payloads.length <= MAX_PAYLOAD
         if fits.all():
             return payloads, message
-        self.stats.lose("rx_too_big", int(np.count_nonzero(~fits)))
+        self.stats.count("rx_too_big", int(np.count_nonzero(~fits)))
         return payloads.select(fits), message[fits]
 
     def _flow_from(self, message: NDArray[np.int64]) -> headers.Flow:
@@ -117,7 +120,7 @@ class UdpPort:
     def send(self, frames: Frames) -> None:
         frames = self._sender.sendable(frames)
         rest = frames if self._backlog else self._sender.send(frames)
-        self.stats.lose("tx_queue_full", self._backlog.add(rest))
+        self.stats.count("tx_queue_full", self._backlog.add(rest))
 
     def flush(self) -> None:
         while self._backlog:
@@ -128,7 +131,7 @@ class UdpPort:
 
     def count_kernel_drops(self) -> None:
         """Brings `rx_kernel_dropped`, what the socket's full buffer cost, up to date."""
-        self.stats.lost["rx_kernel_dropped"] = kernel_drops(self._socket)
+        self.stats.counts["rx_kernel_dropped"] = kernel_drops(self._socket)
 
     def close(self) -> None:
         self._socket.close()
@@ -149,6 +152,11 @@ def _bound_socket(number: int, address: tuple[str, int]) -> socket.socket:
         raise PortError(f"port {number}: cannot bind udp:{host}:{port}: {reason}") from error
     enlarge_buffers(bound)
     return bound
+
+
+def _messages_for(count: int, num_bytes: int) -> int:
+    """How many messages fill the budget if they are like the last ones."""
+    return min(max(BUDGET_BYTES * count // max(num_bytes, 1), 4), RING_MESSAGES)
 
 
 def _ask_for_runs(bound: socket.socket) -> None:

@@ -38,8 +38,8 @@ class UdpSender:
         good = parsed.plain & parsed.intact
         if good.all():
             return frames
-        self._stats.lose("tx_not_udp", int(np.count_nonzero(~parsed.plain)))
-        self._stats.lose("tx_bad_checksum", int(np.count_nonzero(parsed.plain & ~parsed.intact)))
+        self._stats.count("tx_not_udp", int(np.count_nonzero(~parsed.plain)))
+        self._stats.count("tx_bad_checksum", int(np.count_nonzero(parsed.plain & ~parsed.intact)))
         return frames.select(good)
 
     def send(self, frames: Frames) -> Frames:
@@ -59,7 +59,7 @@ class UdpSender:
             if number in CANNOT_CUT and runs.count(message) > 1:
                 self.max_segments = 1
                 return False
-            self._stats.lose(loss_of(number), runs.count(message))
+            self._stats.count(loss_of(number), runs.count(message))
             lost.append(message)
             return True
 

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which ports a switch has, as a user writes them, and how they are opened; all or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from softswitch.ports.ethernet import EthernetPort, ethernet_ring
+from softswitch.ports.faults import FaultInjector, FaultSpec
+from softswitch.ports.line import Line
+from softswitch.ports.memory import MemoryPort
+from softswitch.ports.mmsg import ReceiveRing
+from softswitch.ports.pcap import Capture
+from softswitch.ports.port import Port, PortError
+from softswitch.ports.udp import UdpPort, udp_ring
+
+MAX_PORT = 510  # v1model's port is bit<9>, and 511 means drop
+
+
+@dataclass(frozen=True, slots=True)
+class PortSpec:
+    """A port number and what it is connected to: "udp:ADDRESS:PORT", "memory" or an interface."""
+
+    number: int
+    target: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From "1@veth1", "1@udp:127.9.9.1:17710" or "1@memory"."""
+        number, at, target = text.partition("@")
+        if not at or not target or not (number.isascii() and number.isdigit()):
+            raise PortError(f"port {text!r} is not NUMBER@INTERFACE or NUMBER@udp:ADDRESS:PORT")
+        if int(number) > MAX_PORT:
+            raise PortError(f"port number {number} is not in 0..{MAX_PORT}")
+        return cls(int(number), target)
+
+
+@dataclass(frozen=True, slots=True)
+class WireOptions:
+    """What sits on the wires of all ports."""
+
+    pcap_dir: Path | None = None
+    rx_faults: FaultSpec | None = None
+    tx_faults: FaultSpec | None = None
+
+
+def open_lines(specs: Sequence[PortSpec], options: WireOptions) -> list[Line]:
+    """Opens all ports; if one cannot be opened, none stays open."""
+    _refuse_duplicates(specs)
+    udp, ethernet = _once(udp_ring), _once(ethernet_ring)
+    with ExitStack() as opened:
+        lines = []
+        for spec in specs:
+            port = _open_port(spec, udp, ethernet)
+            opened.callback(port.close)
+            lines.append(_line(port, options))
+        opened.pop_all()
+    return lines
+
+
+def _refuse_duplicates(specs: Sequence[PortSpec]) -> None:
+    numbers = [spec.number for spec in specs]
+    for number in numbers:
+        if numbers.count(number) > 1:
+            raise PortError(f"port number {number} is given {numbers.count(number)} times")
+
+
+def _once(make: Callable[[], ReceiveRing]) -> Callable[[], ReceiveRing]:
+    made: list[ReceiveRing] = []
+
+    def get() -> ReceiveRing:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return get
+
+
+def _open_port(
+    spec: PortSpec, udp: Callable[[], ReceiveRing], ethernet: Callable[[], ReceiveRing]
+) -> Port:
+    if spec.target == "memory":
+        return MemoryPort(spec.number)
+    if spec.target.startswith("udp:"):
+        return UdpPort(spec.number, _udp_address(spec), ring=udp())
+    return EthernetPort(spec.number, spec.target, ring=ethernet())
+
+
+def _udp_address(spec: PortSpec) -> tuple[str, int]:
+    host, _, port = spec.target.removeprefix("udp:").rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise PortError(f"port {spec.number}: {spec.target!r} is not udp:ADDRESS:PORT")
+    return host, int(port)
+
+
+def _line(port: Port, options: WireOptions) -> Line:
+    def faults(spec: FaultSpec | None, direction: int) -> FaultInjector | None:
+        return FaultInjector(spec, port.stats, 2 * port.number + direction) if spec else None
+
+    return Line(
+        port,
+        capture=Capture(options.pcap_dir, port.name) if options.pcap_dir else None,
+        rx_faults=faults(options.rx_faults, 0),
+        tx_faults=faults(options.tx_faults, 1),
+    )
