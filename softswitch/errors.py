@@ -39,6 +39,8 @@ class UnsupportedFeature(SwitchError):  # noqa: N818
 class StateError(SwitchError):
     """A control-plane update that the program or the present state does not allow."""
 
+    index: int | None = None  # which update of a list it was
+
 
 class InvalidUpdate(StateError):  # noqa: N818
     """An update that the program can never allow: wrong name, width, match kind or action."""

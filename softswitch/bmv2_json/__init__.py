@@ -59,7 +59,7 @@ def _program(node: Json) -> ir.Program:
         enums=declarations.read_enums(node),
         start_state=start,
         parser=states,
-        value_sets=read_value_sets(node),
+        value_sets=read_value_sets(node, states),
         actions=actions,
         ingress=pipelines["ingress"],
         egress=pipelines["egress"],

@@ -22,11 +22,17 @@ def read_parser(program: Json, scope: Scope) -> tuple[str, dict[str, ir.ParserSt
     return parsers[0]["init_state"], states
 
 
-def read_value_sets(program: Json) -> dict[str, ir.ValueSet]:
+def read_value_sets(program: Json, states: Mapping[str, ir.ParserState]) -> dict[str, ir.ValueSet]:
+    """A value set's parts are those of the key it is first compared with."""
+    parts: dict[str, tuple[int, ...]] = {}
+    for state in states.values():
+        for case in state.cases:
+            if isinstance(case, ir.ValueSetCase):
+                parts.setdefault(case.value_set, tuple(part.bits for part in state.key))
     return {
         node["name"]: ir.ValueSet(
             name=node["name"],
-            bits=int(node["compressed_bitwidth"]),
+            parts=parts.get(node["name"], (int(node["compressed_bitwidth"]),)),
             size=int(node.get("max_size", 1024)),
         )
         for node in program.get("parse_vsets", [])

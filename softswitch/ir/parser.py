@@ -113,5 +113,5 @@ class ValueSet:
     """Members are tuples of one int per key part."""
 
     name: str
-    bits: int  # of the whole key, unpadded
+    parts: tuple[int, ...]  # bits of each part
     size: int

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control-plane state: entries, default actions, multicast groups and value sets; it never touches
-a packet.
+"""Control-plane state as engines read it: immutable, one object per version; it never touches a
+packet.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from softswitch.ir import ActionCall, Match
+from softswitch.ir import ActionCall, Match, Program
 
 EntryKey = tuple[tuple[Match, ...], int]
 
@@ -52,3 +52,20 @@ class Snapshot:
     tables: Mapping[str, TableState]
     groups: Mapping[int, tuple[Replica, ...]]
     value_sets: Mapping[str, frozenset[tuple[int, ...]]]
+
+
+def initial(program: Program) -> Snapshot:
+    """What the program itself defines: constant entries, default actions, no groups, empty value
+    sets.
+    """
+    tables = {}
+    for name, table in program.tables.items():
+        entries = [
+            Entry(number, e.matches, e.priority, e.call)
+            for number, e in enumerate(table.entries, start=1)
+        ]
+        tables[name] = TableState({e.key: e for e in entries}, table.default, version=0)
+    value_sets: dict[str, frozenset[tuple[int, ...]]] = dict.fromkeys(
+        program.value_sets, frozenset()
+    )
+    return Snapshot(version=0, tables=tables, groups={}, value_sets=value_sets)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a controller may ask of the state, as values; nothing here changes anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from softswitch.ir import ActionCall, Match
+from softswitch.state.snapshot import Replica
+
+
+class Change(Enum):
+    """INSERT of what is there: AlreadyExists; MODIFY, DELETE of what is not there: NotFound."""
+
+    INSERT = "insert"
+    MODIFY = "modify"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryUpdate:
+    """One value for each key of the table, wildcards included; DELETE does not look at `call`."""
+
+    change: Change
+    table: str
+    matches: tuple[Match, ...]
+    priority: int = 0
+    call: ActionCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultUpdate:
+    """A new default action; None: the program's own again."""
+
+    table: str
+    call: ActionCall | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUpdate:
+    change: Change
+    group: int
+    replicas: tuple[Replica, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSetUpdate:
+    """All members of a parser's value set, one int per part of the key."""
+
+    value_set: str
+    members: frozenset[tuple[int, ...]]
+
+
+Update: TypeAlias = EntryUpdate | DefaultUpdate | GroupUpdate | ValueSetUpdate
