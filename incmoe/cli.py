@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-# Subcommand -> module whose add_parser(subparsers) describes it. Imported only when asked for, since
+# Subcommand -> module whose add_parser(subparsers) describes it. Imported only when asked for:
 # a rank's machine need not have the control plane's packages.
 SUBCOMMANDS: Final = {
     "switch": ("softswitch.cli", "run the embedded P4 switch"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles inc.p4 for every geometry with p4c: `python -m p4src.compile [--check]`; what `make p4` runs.
+"""Compiles inc.p4 for every geometry with p4c; `make p4` runs `python -m p4src.compile [--check]`.
 
 p4c is in no package registry, so what it makes is checked in beside a digest of the sources it was
 made from. Nothing here runs when the program is used.
@@ -44,7 +44,7 @@ def compile_program(geometry: str, out: Path) -> Compiled:
     p4c = shutil.which("p4c")
     if p4c is None:
         raise CompileError(
-            "p4c is not on PATH; install the package p4lang-p4c from p4lang's own package repository"
+            "p4c is not on PATH; install p4lang-p4c from p4lang's own package repository"
         )
     made = Compiled(out / f"inc_{geometry}.json", out / f"inc_{geometry}.p4info.txtpb")
     with tempfile.TemporaryDirectory() as work:

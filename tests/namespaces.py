@@ -49,7 +49,7 @@ def namespace(name: str) -> Iterator[str]:
 
 
 def add_veth(name: str, near: str, far: str, *, mtu: int) -> None:
-    """Add a veth pair inside a namespace: both ends up, no IPv6, no ARP, no offloads that rewrite frames."""
+    """Add a veth pair inside a namespace: both ends up, without IPv6 and ARP."""
     ip(
         "-n",
         name,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wire format: golden bytes, round trips, noise; and one format in Python, P4 and the compiled program."""
+"""The wire format: golden bytes, round trips, noise; one format in Python, P4 and the builds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.packet.messages import Inc
 
 P4 = (p4src.ROOT / "include" / "wire.p4").read_text()
 
-#         version op flags exponent | job slot | generation | seq | members          | ranks            | owner segment chunks reserved
+# version op flags exponent | job slot | generation | seq | members | ranks | owner segment chunks -
 GOLDEN = "01 02 81 f4 0007 0123 01020304 00000015 0000000000000006 0000000000000002 00 03 05 00"
 VALUES = {
     "op": 2,
