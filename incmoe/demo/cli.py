@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`incmoe demo`: its options, and what it prints and returns; the work is in run.py."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from incmoe.demo.errors import ChildFailedError, InterruptedRunError
+from incmoe.demo.plan import MODES, Plan
+from p4src import GEOMETRIES
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_SIGNALLED = 128  # a shell's exit status for "ended by signal n" is 128 + n
+_DEFAULT = Plan()
+_SAYS = "(default: %(default)s)"
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Describes `incmoe demo`."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="four ranks, one switch, one model: the main job, checked",
+        description="Runs an OLMoE model with its experts spread over rank processes that talk "
+        "through the embedded P4 switch, and compares with the same model in one process.",
+    )
+    _add_job_options(parser)
+    _add_model_options(parser)
+    add = parser.add_argument
+    add("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    add("--keep-logs", type=Path, metavar="DIR", help="keep the processes' logs in DIR")
+    parser.set_defaults(run=run_command)
+
+
+def run_command(arguments: argparse.Namespace) -> int:
+    """Runs the demo; 0 when it showed what it should, 1 when not, 128 + n when stopped."""
+    # Here and not above: `incmoe demo --help` need not wait for them.
+    from rich.console import Console
+
+    from incmoe.demo import figures, report
+    from incmoe.demo.run import run
+
+    try:
+        outcome = run(plan_of(arguments), Console(stderr=True), arguments.keep_logs)
+    except ChildFailedError as error:
+        if error.log_tail:
+            print(error.log_tail, file=sys.stderr)
+        print(f"incmoe: {error}", file=sys.stderr)
+        return 1
+    except InterruptedRunError as error:
+        print(f"incmoe: {error}", file=sys.stderr)
+        return _SIGNALLED + error.signal_number
+    except KeyboardInterrupt:  # the second: the first is an InterruptedRunError
+        return _SIGNALLED + signal.SIGINT
+    if arguments.json:
+        figures.write(outcome, arguments.json)
+    report.show(outcome, Console())
+    return 1 if outcome.failures() else 0
+
+
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    """The options as a plan; DemoError names the one that cannot be."""
+    return Plan(
+        num_ranks=arguments.ranks,
+        modes=MODES[arguments.mode],
+        lane_bits=arguments.lanes,
+        geometry=arguments.geometry,
+        model=str(arguments.model) if arguments.model else "",
+        random_model=arguments.random_model or "",
+        num_prompts=arguments.prompts,
+        prompt_tokens=arguments.prompt_tokens,
+        new_tokens=arguments.new_tokens,
+        band_rows=arguments.band_rows,
+        seed=arguments.seed,
+    )
+
+
+def _add_job_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--ranks",
+        type=int,
+        default=_DEFAULT.num_ranks,
+        metavar="N",
+        help=f"processes that share the experts {_SAYS}",
+    )
+    add(
+        "--mode",
+        choices=MODES,
+        default="both",
+        help=f"rows to every rank, or only where needed {_SAYS}",
+    )
+    add(
+        "--lanes",
+        type=int,
+        choices=(32, 16),
+        default=_DEFAULT.lane_bits,
+        help=f"bits per value {_SAYS}",
+    )
+    add(
+        "--geometry",
+        choices=GEOMETRIES,
+        default=_DEFAULT.geometry,
+        help=f"build of the program {_SAYS}",
+    )
+    add(
+        "--band-rows",
+        type=int,
+        default=_DEFAULT.band_rows,
+        metavar="B",
+        help=f"rows of a band {_SAYS}",
+    )
+
+
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--model", type=Path, metavar="DIR", help="OLMoE checkpoint and tokenizer")
+    source.add_argument(
+        "--random-model",
+        metavar="SHAPE",
+        help="random weights instead, e.g. hidden=512,experts=32,top_k=8",
+    )
+    add = parser.add_argument
+    add("--seed", type=int, default=_DEFAULT.seed, help=f"of random weights {_SAYS}")
+    add(
+        "--prompts",
+        type=int,
+        default=_DEFAULT.num_prompts,
+        metavar="N",
+        help=f"of each rank {_SAYS}",
+    )
+    add(
+        "--prompt-tokens",
+        type=int,
+        default=_DEFAULT.prompt_tokens,
+        metavar="T",
+        help=f"of each {_SAYS}",
+    )
+    add(
+        "--new-tokens",
+        type=int,
+        default=_DEFAULT.new_tokens,
+        metavar="N",
+        help=f"of each prompt {_SAYS}",
+    )

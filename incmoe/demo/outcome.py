@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that a run of the demo found out, as data; neither measures nor prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from incmoe.demo.generation import Match
+from incmoe.demo.plan import STATIC, Plan
+from incmoe.demo.traffic import Demand, PortBytes
+
+# Names of `Drop` (p4src/include/drops.p4) that a run without a fault may count, and why.
+EXPLAINED_DROPS: Final = {
+    "COLLECTED": "added to its sum, which was not complete yet",
+    "REPEATED": "already counted: the answer to a PULL met the first copy",
+    "STALE_SEQ": "a late repeat of a row that was finished",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The numbers of the model that bytes and time depend on."""
+
+    hidden: int
+    layers: int
+    experts: int
+    top_k: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimes:
+    """Seconds that the stages of one rank's layers were busy, and that the layers took in all."""
+
+    busy_s: Mapping[str, float]
+    wall_s: float
+
+    @property
+    def overlap(self) -> float:
+        """Share of the stage time that could hide behind the longest stage and did; 0 to 1."""
+        total = sum(self.busy_s.values())
+        hideable = total - max(self.busy_s.values(), default=0.0)
+        return min(1.0, max(0.0, (total - self.wall_s) / hideable)) if hideable > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseOutcome:
+    """One phase in one mode; the sequences are by rank."""
+
+    seconds: float
+    ports: Sequence[PortBytes]
+    stages: Sequence[StageTimes]
+
+    def busiest(self) -> int:
+        """Bytes on the busiest direction of any rank's link."""
+        return max(max(port.from_rank, port.to_rank) for port in self.ports)
+
+
+@dataclass(frozen=True, slots=True)
+class ModeOutcome:
+    """One mode: both phases, and what the switch counted meanwhile, by kind and name."""
+
+    match: Match
+    phases: Mapping[str, PhaseOutcome]
+    ops: Mapping[str, int]
+    drops: Mapping[str, int]
+    transport: Mapping[str, int]  # the ranks' own counts, summed
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The whole run."""
+
+    plan: Plan
+    shape: ModelShape
+    demand: Mapping[str, Demand]  # by phase
+    modes: Mapping[str, ModeOutcome]
+    sample: tuple[str, str]  # a prompt and how the model went on
+
+    def bound(self, mode: str, phase: str) -> tuple[float, str]:
+        """What the rows alone need in this mode, on the mean rank, and the name of that."""
+        demand = self.demand[phase]
+        if mode == STATIC:
+            return demand.static_bytes, "N M"
+        return demand.routed_bytes, f"(D+1) M, D={demand.mean_others:.2f}"
+
+    def failures(self) -> list[str]:
+        """What the demo is to show and did not; empty when all is well."""
+        found = []
+        for mode, outcome in self.modes.items():
+            match = outcome.match
+            if not match.all_tokens_equal and self.plan.lane_bits == 32:
+                equal = f"{match.tokens_equal} of {match.num_tokens}"
+                found.append(f"{mode}: only {equal} tokens equal the single process's")
+            for name, count in outcome.drops.items():
+                if count and name not in EXPLAINED_DROPS:
+                    found.append(f"{mode}: the switch dropped {count} packets for {name}")
+        return found

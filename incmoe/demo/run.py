@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of the demo: starts everything, leads the ranks through modes and phases, collects.
+
+    reference ------------------- done ->
+    switch, controller, ranks -- ready -> for each mode: open, prefill, decode, close -> quit
+
+All ranks wait for the demo before and after each phase, so that what the switch counted in between
+belongs to that phase.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from incmoe.demo import network
+from incmoe.demo.channel import Message
+from incmoe.demo.child import Child
+from incmoe.demo.generation import Generation, match
+from incmoe.demo.meters import Meters
+from incmoe.demo.outcome import ModelShape, ModeOutcome, Outcome, PhaseOutcome, StageTimes
+from incmoe.demo.plan import PHASES, Plan
+from incmoe.demo.processes import Supervisor
+from incmoe.demo.progress import Narrator
+from incmoe.demo.traffic import Demand
+from incmoe.model import tokenizer
+from incmoe.model.loading import CHECKPOINT
+
+START_S = 180.0  # every process imports torch at once, and the P4 program is compiled, on few cores
+SILENCE_S = 120.0  # the ranks' own deadlines are far shorter, and name who is missing
+
+Hearer = Callable[[Child, Message], None]
+
+
+def run(plan: Plan, console: Console, keep_logs: Path | None = None) -> Outcome:
+    """The whole demo; DemoError or a subclass when it cannot be done."""
+    network.compiled_program(plan.geometry)
+    with (
+        _folder(keep_logs) as folder,
+        Narrator(console) as narrator,
+        Supervisor(folder) as supervisor,
+    ):
+        return _Run(plan, folder, supervisor, narrator).all()
+
+
+@contextmanager
+def _folder(keep_logs: Path | None) -> Iterator[Path]:
+    if keep_logs is not None:
+        keep_logs.mkdir(parents=True, exist_ok=True)
+        yield keep_logs
+        return
+    with tempfile.TemporaryDirectory(prefix="incmoe-demo-") as folder:
+        yield Path(folder)
+
+
+class _Run:
+    """The processes of a run."""
+
+    def __init__(
+        self, plan: Plan, folder: Path, supervisor: Supervisor, narrator: Narrator
+    ) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._supervisor = supervisor
+        self._narrator = narrator
+        self._network = network.choose(plan.num_ranks)
+        self._ranks: list[Child] = []
+
+    def all(self) -> Outcome:
+        """Everything, in order."""
+        self._plan.write(self._folder)
+        switch = self._start_switch()
+        found = self._run_reference()
+        controller = self._start_controller(switch)
+        self._start_ranks()
+        with Meters(self._plan, self._network) as meters:
+            modes = {mode: self._run_mode(mode, meters) for mode in self._plan.modes}
+        for rank in self._ranks:
+            rank.may_end = True
+            rank.send("quit")
+        self._supervisor.stop([controller])
+        self._supervisor.stop([switch])
+        return self._outcome(found, modes)
+
+    def _run_reference(self) -> Message:
+        stage = "one process: the model by itself"
+        with self._narrator.stage(stage) as advance:
+            command = ["incmoe.demo.reference", str(self._folder)]
+            child = self._supervisor.start("reference", command, talks=True)
+            child.may_end = True
+            (found,) = self._supervisor.gather(
+                [child],
+                "done",
+                timeout_s=START_S,
+                otherwise=lambda _, message: advance(message["done"], message["of"]),
+            )
+        return found
+
+    def _start_switch(self) -> Child:
+        command = network.switch_command(self._plan, self._network)
+        return self._supervisor.start("switch", command)
+
+    def _start_controller(self, switch: Child) -> Child:
+        with self._narrator.stage("switch and controller"):
+            self._await_answer(switch, self._network.p4runtime)
+            job = self._folder / "job.yaml"
+            job.write_text(network.job_file(self._plan, self._network))
+            command = network.controller_command(self._network, job)
+            controller = self._supervisor.start("controller", command)
+            self._await_answer(controller, self._network.rendezvous)
+        return controller
+
+    def _await_answer(self, child: Child, address: str) -> None:
+        self._supervisor.wait_until(
+            lambda: network.answers(address),
+            f"{child.name}: no answer at {address}",
+            timeout_s=START_S,
+        )
+
+    def _start_ranks(self) -> None:
+        with self._narrator.stage(f"{self._plan.num_ranks} ranks: loading the model") as advance:
+            for rank in range(self._plan.num_ranks):
+                command = ["incmoe.demo.rank", str(self._folder), str(rank)]
+                command.append(self._network.rendezvous)
+                self._ranks.append(self._supervisor.start(f"rank {rank}", command, talks=True))
+            self._supervisor.gather(
+                self._ranks,
+                "ready",
+                timeout_s=START_S,
+                heard=lambda count: advance(count, len(self._ranks)),
+            )
+
+    def _run_mode(self, mode: str, meters: Meters) -> ModeOutcome:
+        before = meters.counters()
+        self._tell_all("open", "opened", mode=mode)
+        phases = {phase: self._run_phase(mode, phase, meters) for phase in PHASES}
+        closed = self._tell_all("close", "closed")
+        counted = meters.counters()
+        ours, reference = (
+            [Generation.load(self._folder / f"{kind}.{rank}.npz") for rank in self._rank_numbers]
+            for kind in (mode, "reference")
+        )
+        return ModeOutcome(
+            match=match(ours, reference),
+            phases=phases,
+            ops=difference(counted.ops, before.ops),
+            drops=difference(counted.drops, before.drops),
+            transport=total(message["transport"] for message in closed),
+        )
+
+    def _run_phase(self, mode: str, phase: str, meters: Meters) -> PhaseOutcome:
+        before = meters.ports()
+        num_steps = self._plan.num_steps(phase)
+        with self._narrator.stage(f"{mode}: {phase}") as advance:
+            steps = dict.fromkeys(self._ranks, 0)
+
+            def note(child: Child, message: Message) -> None:
+                steps[child] = message["step"]
+                advance(min(steps.values()), num_steps)
+
+            done = self._tell_all("run", "ran", note, phase=phase)
+        return PhaseOutcome(
+            seconds=max(message["seconds"] for message in done),
+            ports=[after.since(was) for after, was in zip(meters.ports(), before, strict=True)],
+            stages=[StageTimes(message["busy_s"], message["wall_s"]) for message in done],
+        )
+
+    def _tell_all(
+        self, do: str, answer: str, otherwise: Hearer = lambda *_: None, **fields: str
+    ) -> list[Message]:
+        for rank in self._ranks:
+            rank.send(do, **fields)
+        return self._supervisor.gather(
+            self._ranks, answer, timeout_s=SILENCE_S, otherwise=otherwise
+        )
+
+    @property
+    def _rank_numbers(self) -> range:
+        return range(self._plan.num_ranks)
+
+    def _outcome(self, found: Message, modes: dict[str, ModeOutcome]) -> Outcome:
+        plan = self._plan
+        shape = ModelShape(
+            **{name: found[name] for name in ("hidden", "layers", "experts", "top_k")}
+        )
+        rows = {phase: plan.rows(phase) * shape.layers for phase in PHASES}
+        row_bytes = shape.hidden * plan.lane_bits // 8  # a row's elements are as wide as the lanes
+        demand = {phase: Demand(found["needs"][phase], rows[phase], row_bytes) for phase in PHASES}
+        return Outcome(plan, shape, demand, modes, self._sample())
+
+    def _sample(self) -> tuple[str, str]:
+        folder = Path(self._plan.model) if self._plan.model else CHECKPOINT
+        decode = tokenizer.load(folder).decode
+        first = Generation.load(self._folder / f"{self._plan.modes[-1]}.0.npz")
+        return decode(first.prompts[0].tolist()), decode(first.tokens[0].tolist())
+
+
+def difference(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    """What was counted between two readings."""
+    return {name: count - before.get(name, 0) for name, count in after.items()}
+
+
+def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sum by name."""
+    added: Counter[str] = Counter()
+    for one in counts:
+        added.update(one)
+    return dict(added)

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a module as __main__ in a process that dies with its parent; starts nothing by itself.
+
+    python -m incmoe.demo.tether PARENT_PID MODULE [ARGUMENT ...]
+
+The kernel's parent-death signal also works for a parent killed by SIGKILL. It is asked for here and
+not between fork and exec, since code that runs there in a parent with threads may deadlock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def die_with(parent: int) -> None:
+    """Asks the kernel for SIGKILL when the parent dies; exits at once when it already has."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def main() -> None:
+    """Ties this process to its parent, then becomes the module."""
+    parent, module, *arguments = sys.argv[1:]
+    die_with(int(parent))
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
