@@ -56,7 +56,7 @@ def no_frames() -> Frames:
 
 def frames_of(items: Sequence[bytes]) -> Frames:
     """Frames from byte strings, in order."""
-    data = np.frombuffer(b"".join(items), dtype=np.uint8)
+    data = np.frombuffer(bytearray().join(items), dtype=np.uint8)
     length = np.array([len(item) for item in items], dtype=np.int32)
     return Frames(data, packed_offsets(length), length)
 
