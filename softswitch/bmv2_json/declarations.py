@@ -116,7 +116,15 @@ def read_calculation(node: Json, scope: Scope) -> ir.Calculation:
     inputs = tuple(_calculation_input(item, scope, place) for item in node["input"])
     if ir.Payload() in inputs[:-1]:
         inputs = (*(i for i in inputs if i != ir.Payload()), ir.Payload())
-    return ir.Calculation(node["name"], node["algo"], inputs)
+    return ir.Calculation(node["name"], _algorithm(node["algo"], place), inputs)
+
+
+def _algorithm(name: str, place: Place) -> str:
+    # The custom CRCs differ from the plain ones only after a controller has changed them.
+    plain = name.removesuffix("_custom")
+    if plain not in ir.HASH_ALGORITHMS:
+        raise place.unsupported(f"the hash algorithm '{name}'")
+    return plain
 
 
 def _calculation_input(item: Json, scope: Scope, place: Place) -> ir.CalculationInput:

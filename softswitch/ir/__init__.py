@@ -79,6 +79,7 @@ from softswitch.ir.parser import (
     Verify,
 )
 from softswitch.ir.program import (
+    HASH_ALGORITHMS,
     Calculation,
     CalculationConst,
     CalculationInput,
@@ -115,6 +116,7 @@ from softswitch.ir.tables import (
 __all__ = [
     "ARITHMETIC",
     "COMPARISONS",
+    "HASH_ALGORITHMS",
     "MAX_SHIFT",
     "MAX_STATES",
     "Action",

@@ -74,6 +74,11 @@ class Counter:
     size: int
 
 
+# Internet checksum (RFC 1071), CRC-16/ARC, CRC-32, the first 8 bytes as a number, and the exclusive
+# or of 16-bit words; the first and the last pad an odd number of bytes with a 0 byte.
+HASH_ALGORITHMS = ("csum16", "crc16", "crc32", "identity", "xor16")
+
+
 @dataclass(frozen=True, slots=True)
 class CalculationConst:
     value: int
@@ -95,21 +100,22 @@ CalculationInput: TypeAlias = FieldRef | CalculationConst | WholeHeader | Payloa
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """A hash of the inputs' bits strung together, parts of invalid headers left out.
+    """A hash of the inputs' bits strung together, parts of invalid headers left out (metadata
+    counts as valid).
 
     A part that begins off a byte boundary follows the bits before it; the string is padded with 0
     bits to a byte before the payload and at the end.
     """
 
     name: str
-    algorithm: str  # csum16, crc16, crc32, identity, ...
+    algorithm: str  # one of HASH_ALGORITHMS
     inputs: tuple[CalculationInput, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """Verified if the target's header is valid and the condition holds; updated if the condition
-    holds.
+    """Verified if the target's header is valid (metadata counts as valid) and the condition holds;
+    updated if the condition holds.
     """
 
     name: str

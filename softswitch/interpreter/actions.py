@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs an action's operations on a packet, one rule per operation; it chooses no tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from softswitch import ir
+from softswitch.engine import DROP_PORT
+from softswitch.interpreter.calculations import calculate
+from softswitch.interpreter.expressions import Evaluator
+from softswitch.interpreter.fault import Fault
+from softswitch.interpreter.memory import Memory
+from softswitch.interpreter.packet import Packet
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What an operation works on."""
+
+    memory: Memory
+    packet: Packet
+    evaluator: Evaluator
+
+
+def run_action(memory: Memory, packet: Packet, action: ir.Action, arguments: Sequence[int]) -> None:
+    run = Run(memory, packet, Evaluator(packet, arguments))
+    at = 0
+    while at < len(action.body):
+        operation = action.body[at]
+        at += 1
+        if isinstance(operation, ir.Jump):
+            at = operation.to
+        elif isinstance(operation, ir.JumpUnless):
+            at = at if run.evaluator.boolean(operation.condition) else operation.to
+        else:
+            RULES[type(operation)](run, operation)
+
+
+def run_operation(memory: Memory, packet: Packet, operation: ir.ActionOp) -> None:
+    """One operation outside an action; no jumps."""
+    RULES[type(operation)](Run(memory, packet, Evaluator(packet)), operation)
+
+
+def _assign(r: Run, op: ir.Assign) -> None:
+    r.evaluator.write(op.target, r.evaluator.integer(op.value))
+
+
+def _register_read(r: Run, op: ir.RegisterRead) -> None:
+    index = r.evaluator.integer(op.index)
+    r.evaluator.write(op.target, r.memory.read_register(op.register, index))
+
+
+def _register_write(r: Run, op: ir.RegisterWrite) -> None:
+    value = r.evaluator.integer(op.value)
+    r.memory.write_register(op.register, r.evaluator.integer(op.index), value)
+
+
+def _count(r: Run, op: ir.Count) -> None:
+    r.memory.count(op.counter, r.evaluator.integer(op.index), len(r.packet.data))
+
+
+def _hash(r: Run, op: ir.Hash) -> None:
+    calculation = r.memory.program.calculations[op.calculation]
+    base, size = r.evaluator.integer(op.base), r.evaluator.integer(op.size)
+    r.evaluator.write(op.target, base + calculate(r.packet, calculation) % max(size, 1))
+
+
+def _random(r: Run, op: ir.Random) -> None:
+    low, high = r.evaluator.integer(op.low), r.evaluator.integer(op.high)
+    if low <= high:
+        r.evaluator.write(op.target, r.memory.random.randint(low, high))
+
+
+def _mark_to_drop(r: Run, op: ir.MarkToDrop) -> None:
+    r.packet.set_intrinsic("egress_spec", DROP_PORT)
+    r.packet.set_intrinsic("mcast_grp", 0)
+
+
+def _add_header(r: Run, op: ir.AddHeader) -> None:
+    header = r.evaluator.header(op.header)
+    if not r.packet.valid[header]:
+        r.packet.clear(header)
+        r.packet.valid[header] = True
+        r.packet.egress_length += r.memory.program.headers[header].type.bits // 8
+
+
+def _remove_header(r: Run, op: ir.RemoveHeader) -> None:
+    header = r.evaluator.header(op.header)
+    if r.packet.valid[header]:
+        r.packet.valid[header] = False
+        r.packet.egress_length -= r.memory.program.headers[header].type.bits // 8
+
+
+def _assign_header(r: Run, op: ir.AssignHeader) -> None:
+    r.packet.copy_header(r.evaluator.header(op.target), r.evaluator.header(op.source))
+
+
+def _assign_stack(r: Run, op: ir.AssignStack) -> None:
+    stacks = r.memory.program.stacks
+    r.packet.next[op.target] = r.packet.next[op.source]
+    pairs = zip(stacks[op.target].elements, stacks[op.source].elements, strict=True)
+    for target, source in pairs:
+        r.packet.copy_header(target, source)
+
+
+def _exit(r: Run, op: ir.Exit) -> None:
+    r.packet.exited = True
+
+
+def _truncate(r: Run, op: ir.Truncate) -> None:
+    length = r.evaluator.integer(op.length)
+    least = r.packet.most_bytes
+    r.packet.most_bytes = length if least is None else min(least, length)
+
+
+def _log(r: Run, op: ir.LogMessage) -> None:
+    values = [r.evaluator.integer(v) for v in op.values]
+    r.memory.trace("log", op.format, {"values": values})
+
+
+def _check(r: Run, op: ir.Check) -> None:
+    if not r.evaluator.boolean(op.condition):
+        raise Fault("assert")
+
+
+RULES: Mapping[type, Callable[[Run, Any], None]] = {
+    ir.Assign: _assign,
+    ir.RegisterRead: _register_read,
+    ir.RegisterWrite: _register_write,
+    ir.Count: _count,
+    ir.Hash: _hash,
+    ir.Random: _random,
+    ir.MarkToDrop: _mark_to_drop,
+    ir.AddHeader: _add_header,
+    ir.RemoveHeader: _remove_header,
+    ir.AssignHeader: _assign_header,
+    ir.AssignStack: _assign_stack,
+    ir.Push: lambda r, op: r.packet.shift(op.stack, op.count),
+    ir.Pop: lambda r, op: r.packet.shift(op.stack, -op.count),
+    ir.Exit: _exit,
+    ir.Truncate: _truncate,
+    ir.LogMessage: _log,
+    ir.Check: _check,
+}
