@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank's transport without socket, clock and threads: owner, member and liveness put together.
+
+    receive(now, headers, payloads)   a run of messages came
+    poll(now) -> runs                 what to send
+    deadline() -> time                when to poll again if nothing comes
+
+`failure` is set once something awaited can never come. `take_progress` says whether a caller that
+waits for something should look again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from host_agent.errors import ProtocolError, RankLost, TransportError
+from host_agent.session import Session
+from host_agent.transport import bitmaps
+from host_agent.transport.counters import Counters
+from host_agent.transport.incoming import BandHeader
+from host_agent.transport.liveness import Failure, Liveness
+from host_agent.transport.member import Member
+from host_agent.transport.numbering import Numbers
+from host_agent.transport.outgoing import Outgoing, OutgoingBand
+from host_agent.transport.owner import Owner
+from host_agent.transport.pacer import Pacer
+from host_agent.transport.pieces import Key
+from host_agent.transport.runs import Run, by_key
+from host_agent.wire import Headers, Op, Payloads, ranks_in
+
+# Whose doing a message is that comes to this rank; `owner` of the others is this rank itself.
+_FROM_OWNER = (Op.DISPATCH, Op.PULL, Op.PROBE)
+_FOR_OWNER = (Op.RESULT, Op.STATUS, Op.ECHO)
+
+
+class Core:
+    """One rank. Not thread safe, but for what says so."""
+
+    def __init__(self, session: Session, now: float) -> None:
+        self.session = session
+        self.counters = Counters()
+        self.failure: Failure | None = None
+        self.asked_at = now  # when another rank last needed something of this one
+        self.echoes = 0
+        self._owner = Owner(session, self.counters)
+        self._member = Member(session, self.counters)
+        self._liveness = Liveness(session, now)
+        self._pacer = Pacer(session.pacing, now)
+        self._bands_awaited: Counter[int] = Counter()  # callers waiting for a band, by owner
+        self._echo_wanted = False
+
+    # What callers ask of it.
+
+    def send_band(self, band: OutgoingBand) -> None:
+        """Queue a band of mine; raises SessionError."""
+        self._owner.send(band)
+
+    def take_summed(self, key: Key) -> Outgoing | None:
+        """Return a band of mine of which all sums are there, once."""
+        return self._owner.bands.take_summed(key)
+
+    def await_bands(self, owner: int, callers: int) -> None:
+        """`callers` more (or less) wait for a band of `owner`, which has to be alive for that."""
+        self._bands_awaited[owner] += callers
+
+    def take_header(self, owner: int, key: Key) -> BandHeader | None:
+        """Return a band's header once it is whole, once."""
+        return self._member.source(owner).incoming.take_header(key)
+
+    def expect(self, owner: int, key: Key, header: BandHeader, wanted: NDArray[np.bool_]) -> None:
+        """Tell which rows of a band will come; raises ProtocolError if others did."""
+        source = self._member.source(owner)
+        numbers = header.first_row + np.arange(header.num_rows)
+        source.incoming.expect(key, header, wanted, source.ring.holds(numbers))
+
+    def has_all(self, owner: int, key: Key) -> bool:
+        """Return whether all expected rows of a band are here; if so, forget about it."""
+        return self._member.source(owner).incoming.has_all(key)
+
+    def rows(self, owner: int, numbers: Numbers) -> NDArray[np.uint8]:
+        """Return rows that are here. May run beside anything else."""
+        return self._member.source(owner).ring.rows(numbers)
+
+    def keep(self, owner: int, numbers: Numbers, values: NDArray[np.float32]) -> None:
+        """Keep partial rows, to be contributed next. May run beside anything else."""
+        self._member.source(owner).ring.keep(numbers, values)
+
+    def contribute(self, owner: int, numbers: Numbers) -> None:
+        """Send partial rows that were kept."""
+        ring = self._member.source(owner).ring
+        assert (ring.number[numbers % len(ring.number)] == numbers).all(), "rows that are over"
+        self._member.contributions.add(ring, numbers % len(ring.number))
+
+    def want_echo(self) -> None:
+        """Ask the switch for a sign of life; `echoes` counts the answers."""
+        self._echo_wanted = True
+
+    def say_farewell(self) -> None:
+        """Tell the others that this rank is done; only when it is."""
+        self._owner.say_farewell()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything this rank queued is summed and acknowledged."""
+        return not self._owner.bands and not self._member.has_backlog
+
+    @property
+    def all_said_farewell(self) -> bool:
+        """Whether no other rank needs this one any more."""
+        sources = {source.ring.owner: source for source in self._member.sources()}
+        others = ranks_in(self.session.everyone_else)
+        return all(rank in sources and sources[rank].incoming.farewell for rank in others)
+
+    # What came in.
+
+    def receive(self, now: float, headers: Headers, payloads: Payloads) -> None:
+        """Take in a run of messages of one size."""
+        self.counters.count_received(headers, payloads)
+        ours = (headers["job"] == self.session.job) & (
+            headers["generation"] == self.session.generation
+        )
+        if not ours.all():
+            self.counters.foreign += int(np.count_nonzero(~ours))
+            headers, payloads = headers[ours], payloads[ours]
+        keys = headers["op"].astype(np.int64) << 8 | headers["owner"]
+        try:
+            for key, places in by_key(keys):
+                self._dispatch(now, key, headers[places], payloads[places])
+        except ProtocolError as error:
+            self.fail(error)
+
+    def _dispatch(self, now: float, key: int, headers: Headers, payloads: Payloads) -> None:
+        op, owner = key >> 8, key & 0xFF
+        of_me = owner == self.session.rank
+        if owner >= self.session.world_size or op not in (_FOR_OWNER if of_me else _FROM_OWNER):
+            self.counters.malformed += len(headers)
+            return
+        ranks = bitmaps.union(headers["ranks"].astype(np.uint64)) if of_me else 1 << owner
+        self._liveness.heard(now, ranks)
+        if op in (Op.DISPATCH, Op.PULL):
+            self.asked_at = now
+        match op:
+            case Op.DISPATCH:
+                self._member.on_dispatch(owner, headers, payloads)
+            case Op.PULL:
+                self._member.on_pull(owner, headers)
+            case Op.PROBE:
+                self._member.on_probe(owner)
+            case Op.RESULT:
+                self._owner.on_result(now, headers, payloads)
+            case Op.STATUS:
+                self._owner.on_status(now, headers)
+            case Op.ECHO:
+                self.echoes += len(headers)
+
+    def fail(self, error: TransportError) -> None:
+        """Nothing awaited will come; the first reason counts."""
+        if self.failure is None:
+            self.failure = lambda: type(error)(*error.args)
+
+    # What goes out.
+
+    def poll(self, now: float) -> list[Run]:
+        """Return what to send now: a bounded burst, repairs first."""
+        runs = self._watch(now)
+        runs += self._member.statuses()
+        room = self._pacer.room(now)
+        runs += self._owner.recover(now, room)
+        runs += self._member.again(room)
+        runs += self._fresh(now, room - sum(run.wire_bytes for run in runs))
+        self.counters.count_sent(runs)
+        self._pacer.spend(sum(run.wire_bytes for run in runs))
+        return runs
+
+    def _fresh(self, now: float, room: int) -> list[Run]:
+        """Rows of mine and partial rows for others have half of the room each, if they want it."""
+        contributions = self._member.contributions
+        share = room // 2 if self._owner.bands.has_next else room
+        runs = contributions.fresh(share)
+        return runs + self._owner.fresh(now, room - sum(run.wire_bytes for run in runs))
+
+    def _watch(self, now: float) -> list[Run]:
+        runs = []
+        if self._echo_wanted:
+            self._echo_wanted = False
+            runs.append(Run(self._liveness.header(Op.ECHO, 0)))
+        if now >= self._liveness.deadline:
+            owners = [rank for rank, callers in self._bands_awaited.items() if callers > 0]
+            awaited = self._owner.awaited() | sum(1 << rank for rank in owners)
+            asked, failure = self._liveness.poll(now, awaited)
+            self.failure = self.failure or failure or self._left(owners)
+            self.counters.probes += len(asked)
+            runs += asked
+        return runs
+
+    def _left(self, owners: list[int]) -> Failure | None:
+        left = [rank for rank in owners if self._member.source(rank).incoming.farewell]
+        reason = f"closed its endpoint while rank {self.session.rank} waits for a band of it"
+        return (lambda: RankLost(left, reason)) if left else None
+
+    def deadline(self) -> float:
+        """Return when to poll again; in the past if at once."""
+        soonest = min(self._liveness.deadline, self._owner.deadline())
+        waiting = self._owner.has_backlog or self._member.has_backlog or self._echo_wanted
+        return min(soonest, self._pacer.ready_at()) if waiting else soonest
+
+    def take_progress(self) -> bool:
+        """Return whether something a caller may wait for has come since the last call."""
+        came = self._owner.bands.progress
+        self._owner.bands.progress = False
+        for source in self._member.sources():
+            came |= source.incoming.progress
+            source.incoming.progress = False
+        return came

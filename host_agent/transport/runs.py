@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs: messages of one size that pass the socket together; knows no protocol rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from host_agent.wire import HEADER_BYTES, OUTER_BYTES, Headers, Payloads, encode
+
+NO_PAYLOAD_BYTES = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Headers [n] and payloads [n, payload_bytes], or none."""
+
+    headers: Headers
+    payload: Payloads | None = None
+
+    def __len__(self) -> int:
+        return len(self.headers)
+
+    @property
+    def message_bytes(self) -> int:
+        """Size of each message, without the headers in front of ours."""
+        return HEADER_BYTES + (0 if self.payload is None else self.payload.shape[1])
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes of the whole run on a link."""
+        return len(self) * (self.message_bytes + OUTER_BYTES)
+
+    def encode(self) -> NDArray[np.uint8]:
+        """Return the messages [n, message_bytes]."""
+        return encode(self.headers, self.payload)
+
+
+def empty_payload(num: int) -> Payloads:
+    """Return `num` payloads of no bytes."""
+    return np.empty((num, NO_PAYLOAD_BYTES), np.uint8)
+
+
+def by_key(keys: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.intp] | slice]]:
+    """Yield each key with the places it is at, in the order of first appearance."""
+    if not len(keys):
+        return
+    if (keys == keys[0]).all():
+        yield int(keys[0]), slice(None)
+        return
+    unique, first = np.unique(keys, return_index=True)
+    for key in unique[np.argsort(first)]:
+        yield int(key), np.flatnonzero(keys == key)
