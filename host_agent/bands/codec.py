@@ -27,11 +27,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from host_agent.errors import AgentError
+
 HEADER: Final = struct.Struct(">BBBBHHIIIIHH")
 MAX_EXPERTS: Final = 65535
 
 
-class BandError(ValueError):
+class BandError(AgentError, ValueError):
     """A band header that does not have the form above, or a band that fits none."""
 
 

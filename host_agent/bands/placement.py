@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from host_agent.bands.codec import MAX_EXPERTS
+from host_agent.errors import AgentError
 from host_agent.wire import MAX_RANKS
 
 NOWHERE = 255  # rank of the id that means no expert
 
 
-class PlacementError(ValueError):
+class PlacementError(AgentError, ValueError):
     """Experts that cannot be laid out over the ranks as asked."""
 
 

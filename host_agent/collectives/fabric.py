@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the collectives need of a rank's endpoint, so that tests can put another in its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from host_agent.session import Session
+from host_agent.transport.outgoing import OutgoingBand
+
+if TYPE_CHECKING:
+    from host_agent.transport.incoming import IncomingBand
+
+
+class Fabric(Protocol):
+    """One rank's way to the switch. Every method may raise RankLost or another AgentError."""
+
+    @property
+    def session(self) -> Session:
+        """The rank's place in the job."""
+
+    def send_band(self, band: OutgoingBand) -> None:
+        """Send a band's header to all ranks and each row to its members; may wait for room."""
+
+    def receive_band(self, owner: int, call: int, band: int) -> IncomingBand:
+        """Wait for a band of `owner`: its header and the rows this rank wants, in their order."""
+
+    def contribute(
+        self, owner: int, numbers: NDArray[np.int64], values: NDArray[np.float32]
+    ) -> None:
+        """Give this rank's partial rows for rows of `owner`."""
+
+    def wait_sums(self, call: int, band: int) -> NDArray[np.float32]:
+        """Wait for the sums of what the others gave for a band of this rank; zeros where none."""
+
+    def close(self) -> None:
+        """End the rank's part in the job; what waits is told so by an error."""

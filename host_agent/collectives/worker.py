@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thread that stays, and the bounded channel between two of them; knows nothing of bands."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class ChannelCancelled(Exception):  # noqa: N818 - it is no error of this side
+    """The other side of a channel gave up."""
+
+
+class Channel(Generic[Item]):
+    """At most `depth` items between a producer and a consumer; ends by `end`, or by `cancel`."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._items: deque[Item] = deque()
+        self._changed = threading.Condition()
+        self._ended = False
+        self._cancelled = False
+
+    def put(self, item: Item) -> None:
+        """Add an item, waiting for room."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._cancelled or len(self._items) < self._depth)
+            if self._cancelled:
+                raise ChannelCancelled
+            self._items.append(item)
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Say that no item follows."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def cancel(self) -> None:
+        """Wake both sides with ChannelCancelled."""
+        with self._changed:
+            self._cancelled = True
+            self._changed.notify_all()
+
+    def __iter__(self) -> Iterator[Item]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._cancelled or self._items or self._ended)
+                if self._cancelled:
+                    raise ChannelCancelled
+                if not self._items:
+                    return
+                item = self._items.popleft()
+                self._changed.notify_all()
+            yield item
+
+
+class Worker:
+    """One named daemon thread that runs what it is given, in order."""
+
+    def __init__(self, name: str) -> None:
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, function: Callable[[], None]) -> Future[None]:
+        """Run `function` after what was submitted before; the future tells how it ended."""
+        future: Future[None] = Future()
+        self._tasks.put(lambda: _settle(future, function))
+        return future
+
+    def close(self, timeout_s: float = 5.0) -> bool:
+        """Let the thread end after its present task; False if it is still stuck after a while."""
+        self._tasks.put(None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+
+
+def _settle(future: Future[None], function: Callable[[], None]) -> None:
+    try:
+        function()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(None)

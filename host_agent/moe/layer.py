@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mixture-of-experts layer whose experts lie on many ranks; the router is the caller's.
+
+Making one is a call of all ranks (they tell each other their experts' gains), and so is every
+forward: a rank without tokens calls it with none. Has no backward.
+Legend: T tokens, H hidden, K experts per token, E experts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from host_agent import scale
+from host_agent.bands import Placement
+from host_agent.collectives import Group, Routing, Unit
+from host_agent.moe.experts import LayerError, LocalExperts
+from host_agent.moe.stages import Stages
+from host_agent.moe.trace import Trace
+from host_agent.scale import Gains, RowScale
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPlace:
+    """Where a layer stands: its number, and what the norm in front of it multiplies by [H]."""
+
+    layer: int = 0
+    input_scale: Tensor | None = None
+    slack: float = scale.SLACK
+
+
+class InNetworkMoE(nn.Module):
+    """`forward(hidden, ids, weights)` as Hugging Face's experts modules have it."""
+
+    def __init__(
+        self, group: Group, experts: LocalExperts, stages: Stages, place: LayerPlace | None = None
+    ) -> None:
+        super().__init__()
+        _check_experts(group, experts)
+        self.group = group
+        self.experts = experts
+        self.stages = stages
+        self.place = place or LayerPlace()
+        self.last_trace: Trace | None = None
+        self._gains = self._sampled_gains()
+        self.row_scale = self._agreed_scale()
+
+    @torch.no_grad()
+    def forward(self, hidden: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+        """Return sum over k of weight * expert(row), of the shape and type of `hidden` [..., H].
+
+        `top_k_index` [..., K] are global expert ids; the number of experts means none.
+        """
+        x_TH = self._rows(hidden)
+        ids_TK, weights_TK = self._routed(top_k_index, top_k_weights, len(x_TH))
+        exponents = self.row_scale.exponents(x_TH, ids_TK, weights_TK, self.group.rank)
+        routing = Routing(self.group.mode, ids_TK, weights_TK, exponents, self.place.layer)
+        dispatch = self.group.dispatch(x_TH, routing)
+        y_TH, self.last_trace = self.stages.run(dispatch, self._compute)
+        return y_TH.to(hidden.device, hidden.dtype).reshape(hidden.shape)
+
+    def idle(self, top_k: int) -> None:
+        """Take part in a forward of the other ranks without tokens."""
+        self(
+            torch.empty(0, self.group.geometry.hidden, dtype=self.group.geometry.dtype),
+            torch.empty(0, top_k, dtype=torch.int64),
+            torch.empty(0, top_k),
+        )
+
+    @torch.no_grad()
+    def calibrate(self, hidden: Tensor, top_k_index: Tensor) -> None:
+        """Measure gains anew from real rows routed here; a call of all ranks, each with its own.
+
+        Experts that none of the rows was routed to keep the gain they had.
+        """
+        x_TH = self._rows(hidden)
+        local_TK = top_k_index.reshape(len(x_TH), top_k_index.shape[-1]).cpu().numpy()
+        for local, expert in enumerate(self.group.placement.experts_of(self.group.rank)):
+            rows = torch.from_numpy((local_TK == expert).any(axis=1))
+            if rows.any():
+                self._gains[local] = scale.gain_of(self.experts.one, local, x_TH[rows])
+        self.row_scale = self._agreed_scale()
+
+    def _compute(self, unit: Unit) -> Tensor:
+        partial_SH: Tensor = self.experts(unit.rows, unit.pairs)
+        return partial_SH
+
+    def _sampled_gains(self) -> Gains:
+        rows = scale.sample_rows(self.experts.hidden, self.place.input_scale)
+        with torch.no_grad():
+            gains = [scale.gain_of(self.experts.one, e, rows) for e in self._local()]
+        return np.array(gains, np.float64)
+
+    def _agreed_scale(self) -> RowScale:
+        placement = self.group.placement
+        gains_E = np.zeros(placement.num_experts, np.float64)
+        for rank, told in enumerate(self.group.exchange(self._gains.astype(">f8").tobytes())):
+            gains_E[placement.experts_of(rank)] = _gains_from(told, rank, placement)
+        return RowScale(gains_E, placement, slack=self.place.slack)
+
+    def _local(self) -> range:
+        return range(self.experts.num_experts)
+
+    def _rows(self, hidden: Tensor) -> Tensor:
+        if hidden.dtype != self.group.geometry.dtype:
+            raise LayerError(f"rows of {hidden.dtype}, the group's are {self.group.geometry.dtype}")
+        if hidden.shape[-1] != self.group.geometry.hidden:
+            raise LayerError(
+                f"hidden size {hidden.shape[-1]}, the group's is {self.group.geometry.hidden}"
+            )
+        return hidden.detach().reshape(-1, hidden.shape[-1]).cpu()
+
+    def _routed(
+        self, ids: Tensor, weights: Tensor, num_tokens: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        if ids.shape != weights.shape:
+            raise LayerError(
+                f"expert ids of shape {tuple(ids.shape)}, weights of {tuple(weights.shape)}"
+            )
+        ids_TK = ids.detach().reshape(num_tokens, ids.shape[-1]).cpu().numpy()
+        num_experts = self.group.placement.num_experts
+        if ids_TK.size and (ids_TK.min() < 0 or ids_TK.max() > num_experts):
+            bad = int(ids_TK.min() if ids_TK.min() < 0 else ids_TK.max())
+            raise LayerError(f"expert id {bad}, experts are 0..{num_experts - 1}")
+        weights_TK = weights.detach().reshape(num_tokens, ids.shape[-1]).float().cpu().numpy()
+        return ids_TK.astype(np.int32), weights_TK
+
+
+def _check_experts(group: Group, experts: LocalExperts) -> None:
+    if experts.hidden != group.geometry.hidden:
+        raise LayerError(
+            f"experts of hidden size {experts.hidden}, the group's is {group.geometry.hidden}"
+        )
+    placed = len(group.placement.experts_of(group.rank))
+    if experts.num_experts != placed:
+        raise LayerError(
+            f"{experts.num_experts} experts on rank {group.rank}, its place has {placed}"
+        )
+
+
+def _gains_from(told: bytes, rank: int, placement: Placement) -> Gains:
+    expected = len(placement.experts_of(rank))
+    if len(told) != 8 * expected:
+        raise LayerError(f"rank {rank} told {len(told) // 8} gains for its {expected} experts")
+    return np.frombuffer(told, ">f8").astype(np.float64)

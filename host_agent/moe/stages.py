@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gather, FFN and reduce as threads that work on different bands at the same time.
+
+    rows from the switch       partial rows            to the switch       sums from the switch
+    gather --[units]--> ffn --[partials]--> reduce --[own bands done]--> collect --> output
+
+1. Each stage is one thread that stays for the group's life; the channels between them are bounded,
+   so a stage may be at most `depth` units ahead of the next. `collect` is the reduce stage's other
+   half: apart, because a sum that is awaited must not keep the next partial rows from leaving.
+2. The first error of any stage, or of sending, cancels the channels and reaches the caller at once;
+   the group is unusable then. A stage that waits for the switch ends when the endpoint closes.
+3. Every stage notes when it was busy with which unit. Waiting for a channel is not being busy,
+   waiting for the switch is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from host_agent.collectives import Dispatch, Unit
+from host_agent.collectives.worker import Channel, ChannelCancelled, Worker
+from host_agent.moe.trace import Span, Stage, Trace
+
+DEPTH = 2
+
+Compute = Callable[[Unit], Tensor]
+
+
+class Stages:
+    """The threads of one rank; runs one call at a time."""
+
+    def __init__(self, rank: int, *, depth: int = DEPTH) -> None:
+        self._depth = depth
+        self._workers = {stage: Worker(f"inc-{stage}-{rank}") for stage in Stage}
+
+    def run(self, dispatch: Dispatch, compute: Compute) -> tuple[Tensor, Trace]:
+        """Return the sums [T, H] float32 of a call whose partial rows `compute` makes."""
+        flow = _Flow(dispatch, compute, self._depth)
+        tasks = [self._workers[stage].submit(task) for stage, task in flow.tasks.items()]
+        done, _ = wait([*tasks, *dispatch.sent], return_when=FIRST_EXCEPTION)
+        error = _first_error(done)
+        if error is not None:
+            flow.cancel()
+            dispatch.group.fail(error)
+            raise error
+        return flow.output(), flow.trace
+
+    def close(self) -> None:
+        """End the threads; those stuck in the endpoint end after it is closed."""
+        for worker in self._workers.values():
+            worker.close()
+
+
+class _Flow:
+    """One call's way through the stages."""
+
+    def __init__(self, dispatch: Dispatch, compute: Compute, depth: int) -> None:
+        self.trace = Trace(dispatch.group.rank, dispatch.call)
+        self._dispatch = dispatch
+        self._compute = compute
+        self._units: Channel[Unit] = Channel(depth)
+        self._partials: Channel[tuple[Unit, Tensor]] = Channel(depth)
+        self._given: Channel[int] = Channel(1 << 30)  # numbers only: nothing to bound
+        self._sums: list[Tensor] = []
+        self.tasks = {
+            Stage.GATHER: self._gather,
+            Stage.FFN: self._ffn,
+            Stage.REDUCE: self._reduce,
+            Stage.COLLECT: self._collect,
+        }
+
+    def cancel(self) -> None:
+        """Wake every stage that waits for another."""
+        for channel in (self._units, self._partials, self._given):
+            channel.cancel()
+
+    def output(self) -> Tensor:
+        """Return what was collected."""
+        return torch.cat(self._sums)
+
+    def _gather(self) -> None:
+        units, band = iter(self._dispatch), 0
+        while True:
+            with self._busy(Stage.GATHER, band):
+                unit = next(units, None)
+            if unit is None:
+                break
+            self._units.put(unit)
+            band += 1
+        self.trace.drop_last(Stage.GATHER)  # the look past the last band
+        self._units.end()
+
+    @torch.no_grad()
+    def _ffn(self) -> None:
+        for unit in self._units:
+            with self._busy(Stage.FFN, unit.band):
+                partial_SH = self._compute(unit)
+            self._partials.put((unit, partial_SH))
+        self._partials.end()
+
+    def _reduce(self) -> None:
+        for unit, partial_SH in self._partials:
+            with self._busy(Stage.REDUCE, unit.band):
+                self._dispatch.contribute(unit, partial_SH)
+            self._given.put(unit.band)
+        self._given.end()
+
+    def _collect(self) -> None:
+        for band in self._given:
+            if band < self._dispatch.num_bands:
+                with self._busy(Stage.COLLECT, band):
+                    self._sums.append(self._dispatch.sums(band))
+
+    @contextmanager
+    def _busy(self, stage: Stage, band: int) -> Iterator[None]:
+        start_s = time.monotonic()
+        yield
+        self.trace.add(Span(stage, band, start_s, time.monotonic()))
+
+
+def _first_error(done: set[Future[None]]) -> BaseException | None:
+    errors = [error for task in done if (error := task.exception()) is not None]
+    real = [error for error in errors if not isinstance(error, ChannelCancelled)]
+    return next(iter(real or errors), None)
