@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A P4Runtime connection to a switch: arbitration, deadlines, one-line errors. Knows no job."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import grpc
+from google.rpc import code_pb2
+from p4.v1 import p4runtime_pb2
+from p4runtime_sh.p4runtime import (
+    P4RuntimeClient,
+    P4RuntimeErrorFormatException,
+    P4RuntimeWriteException,
+)
+
+from controller.errors import SwitchError
+
+DEADLINE_S: Final = 5.0
+MAX_MESSAGE_BYTES: Final = 64 << 20  # a pipeline configuration holds the whole compiled program
+
+
+class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no types
+    """A client of one switch. Without `writes` it takes part in no election and can only read."""
+
+    def __init__(
+        self, address: str, device_id: int, *, writes: bool, deadline_s: float = DEADLINE_S
+    ) -> None:
+        self.address: Final = address
+        self.deadline_s: Final = deadline_s
+        self._writes = writes
+        self.stream_out_q: Any = None
+        self.stream_in_q: Any = None
+        self.stream_recv_thread: Any = None
+        self.stream: Any = None
+        self.channel: Any
+        self.stub: Any
+        # The last to come has the highest id and is the primary; when it goes, the one before is.
+        now_ms = time.time_ns() // 1_000_000
+        super().__init__(device_id, address, election_id=(0, now_ms))
+
+    def set_up_stream(self) -> None:
+        """Wait for the switch and, to write, become its primary controller."""
+        self.channel.close()
+        options = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)]
+        self.channel = grpc.insecure_channel(self.address, options=options)
+        self.stub = type(self.stub)(self.channel)
+        try:
+            grpc.channel_ready_future(self.channel).result(timeout=self.deadline_s)
+        except grpc.FutureTimeoutError:
+            self.channel.close()
+            raise self._error(f"no answer within {self.deadline_s:g} s") from None
+        if self._writes:
+            super().set_up_stream()
+
+    def handshake(self) -> None:
+        """Become the primary controller, or raise SwitchError."""
+        request = p4runtime_pb2.StreamMessageRequest()
+        arbitration = request.arbitration
+        arbitration.device_id = self.device_id
+        arbitration.election_id.high, arbitration.election_id.low = self.election_id
+        self.stream_out_q.put(request)
+        problem = self._arbitration_problem()
+        if problem:
+            self.tear_down()
+            raise self._error(problem)
+
+    def tear_down(self) -> None:
+        """Close the connection, also to a switch that no longer answers."""
+        if self.stream_recv_thread is not None:
+            self.stream_out_q.put(None)
+            self.stream_recv_thread.join(self.deadline_s)
+        self.channel.close()
+
+    def _arbitration_problem(self) -> str:
+        try:
+            reply = self.stream_in_q["arbitration"].get(timeout=self.deadline_s)
+        except queue.Empty:
+            return f"no arbitration within {self.deadline_s:g} s"
+        if reply is None:
+            return f"refused the controller: {self.stream.details() or self.stream.code()}"
+        if reply.arbitration.status.code != code_pb2.OK:
+            primary = reply.arbitration.election_id
+            return f"has another primary controller (election id {primary.high}:{primary.low})"
+        return ""
+
+    def get_config(self, response_type: str) -> Any:
+        """Return the pipeline configuration, or its part; None where the switch has none."""
+        request = p4runtime_pb2.GetForwardingPipelineConfigRequest(device_id=self.device_id)
+        request.response_type = request.ResponseType.Value(response_type)
+        try:
+            reply = self.stub.GetForwardingPipelineConfig(request, timeout=self.deadline_s)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                return None
+            raise self._error(f"reading its program: {_reason(error)}") from None
+        return reply.config if reply.config.p4info.tables else None
+
+    def set_config(self, config: Any) -> None:
+        """Load a pipeline configuration; the switch forgets everything else."""
+        request = p4runtime_pb2.SetForwardingPipelineConfigRequest(device_id=self.device_id)
+        request.election_id.high, request.election_id.low = self.election_id
+        request.action = request.VERIFY_AND_COMMIT
+        request.config.CopyFrom(config)
+        with self._errors("loading the program"):
+            self.stub.SetForwardingPipelineConfig(request, timeout=6 * self.deadline_s)
+
+    def read(self, entities: Iterable[Any]) -> list[Any]:
+        """Return the entities that match."""
+        request = p4runtime_pb2.ReadRequest(device_id=self.device_id, entities=entities)
+        with self._errors("reading"):
+            replies = self.stub.Read(request, timeout=self.deadline_s)
+            return [entity for reply in replies for entity in reply.entities]
+
+    def write_all(self, kind: str, entities: Iterable[Any], describe: Callable[[int], str]) -> None:
+        """Insert, modify or delete entities; an error names the first one refused by `describe`."""
+        request = p4runtime_pb2.WriteRequest(device_id=self.device_id)
+        request.election_id.high, request.election_id.low = self.election_id
+        for entity in entities:
+            request.updates.add(type=p4runtime_pb2.Update.Type.Value(kind), entity=entity)
+        if not request.updates:
+            return
+        try:
+            self.stub.Write(request, timeout=self.deadline_s)
+        except grpc.RpcError as error:
+            raise self._error(f"{kind.lower()} {_refusal(error, describe)}") from None
+
+    @contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except grpc.RpcError as error:
+            raise self._error(f"{doing}: {_reason(error)}") from None
+
+    def _error(self, problem: str) -> SwitchError:
+        return SwitchError(self.address, problem)
+
+
+def _reason(error: Any) -> str:
+    return f"{error.code().name} {error.details() or ''}".strip()
+
+
+def _refusal(error: Any, describe: Callable[[int], str]) -> str:
+    """Name the first update that was refused (P4Runtime 1.3, section 12.3)."""
+    if error.code() is not grpc.StatusCode.UNKNOWN:
+        return f"refused: {_reason(error)}"
+    try:
+        index, first = P4RuntimeWriteException(error).errors[0]
+    except (P4RuntimeErrorFormatException, IndexError):
+        return f"refused: {_reason(error)}"
+    code = code_pb2.Code.Name(first.canonical_code)
+    return f"{describe(index)}: {code} {first.message}".strip()
