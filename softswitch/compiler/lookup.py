@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules from a table's kind to code that finds the row for a packet; rows.py says what lies where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import llvmlite.ir as ll
+
+from softswitch import ir
+from softswitch.compiler import values as v
+from softswitch.compiler.emitter import Emitter
+from softswitch.compiler.expressions import low
+from softswitch.compiler.memory import table_name
+from softswitch.compiler.rows import HASH_FACTOR, HASH_SHIFT, RowLayout, num_words
+
+
+@dataclass(frozen=True)
+class SearchKey:
+    """A packet's key: the masked fields as one number of whole words, and each range's field."""
+
+    masked: ll.Value | None
+    ranges: Sequence[ll.Value]
+
+
+def find_row(e: Emitter, rows: RowLayout) -> ll.Value:
+    """The number of the row that matches, i64; 0 if none does."""
+    if not rows.table.keys:
+        return v.i64(0)
+    key = SearchKey(_masked(e, rows), [_whole_words(e, key) for key in rows.range_keys])
+    return INDEXES[rows.table.kind](e, rows, key)
+
+
+def row_address(e: Emitter, rows: RowLayout, row: ll.Value) -> ll.Value:
+    base = v.load_pointer(e.b, v.at(e.b, e.symbol(table_name(rows.table.name)), 16))
+    return v.element(e.b, base, row, rows.stride)
+
+
+def _masked(e: Emitter, rows: RowLayout) -> ll.Value | None:
+    if not rows.masked_keys:
+        return None
+    bits = 64 * rows.key_words
+    first, *others = rows.masked_keys
+    whole = v.resize(e.b, _field(e, first), bits)
+    for key in others:
+        shifted = e.b.shl(whole, v.const(bits, key.bits))
+        whole = e.b.or_(shifted, v.resize(e.b, _field(e, key), bits))
+    return whole
+
+
+def _field(e: Emitter, key: ir.Key) -> ll.Value:
+    value = low(e, key.value, key.bits)
+    return value if key.mask is None else e.b.and_(value, v.const(key.bits, key.mask))
+
+
+def _whole_words(e: Emitter, key: ir.Key) -> ll.Value:
+    return v.resize(e.b, _field(e, key), 64 * num_words(key.bits))
+
+
+def _hashed(e: Emitter, rows: RowLayout, key: SearchKey) -> ll.Value:
+    """Linear probing from the key's hash to the key or an empty slot."""
+    b, root = e.b, e.symbol(table_name(rows.table.name))
+    assert key.masked is not None, "an exact table has exact keys only"
+    slots = v.load_pointer(b, root)
+    mask = v.load(b, v.at(b, root, 8), 64)
+    start = b.and_(hash_key(b, key.masked), mask)
+    before = b.block
+    probe, differs, done = (e.block(name) for name in ("probe", "differs", "found"))
+    b.branch(probe)
+    b.position_at_end(probe)
+    slot = b.phi(v.I64)
+    slot.add_incoming(start, before)
+    address = v.element(b, slots, slot, 8 * rows.entry_words)
+    stored = v.load(b, address, key.masked.type.width, align=8)
+    row = v.load(b, v.at(b, address, 8 * rows.key_words), 64, align=8)
+    same = b.icmp_unsigned("==", stored, key.masked)
+    empty = b.icmp_unsigned("==", row, v.i64(0))
+    b.cbranch(b.or_(same, empty), done, differs)
+    b.position_at_end(differs)
+    slot.add_incoming(b.and_(b.add(slot, v.i64(1)), mask), differs)
+    b.branch(probe)
+    b.position_at_end(done)
+    return row
+
+
+def hash_key(b: ll.IRBuilder, key: ll.Value) -> ll.Value:
+    """Mix the key's words, least significant first; index.py does the same in numpy."""
+    state = v.i64(0)
+    for word in range(key.type.width // 64):
+        part = v.resize(b, b.lshr(key, v.const(key.type.width, 64 * word)), 64)
+        state = b.mul(b.xor(state, part), v.i64(HASH_FACTOR))
+        state = b.xor(state, b.lshr(state, v.i64(HASH_SHIFT)))
+    return state
+
+
+def _scanned(e: Emitter, rows: RowLayout, key: SearchKey) -> ll.Value:
+    """The first record, in order, that matches."""
+    b, root = e.b, e.symbol(table_name(rows.table.name))
+    records = v.load_pointer(b, root)
+    count = v.load(b, v.at(b, root, 8), 64)
+    before = b.block
+    head, compare, differs, done = (e.block(n) for n in ("head", "compare", "differs", "found"))
+    b.branch(head)
+    b.position_at_end(head)
+    index = b.phi(v.I64)
+    index.add_incoming(v.i64(0), before)
+    b.cbranch(b.icmp_unsigned("<", index, count), compare, done)
+    b.position_at_end(compare)
+    address = v.element(b, records, index, 8 * rows.entry_words)
+    matches = _matches(b, rows, address, key)
+    row = v.load(b, v.at(b, address, 8 * (rows.entry_words - 1)), 64, align=8)
+    compared = b.block
+    b.cbranch(matches, done, differs)
+    b.position_at_end(differs)
+    index.add_incoming(b.add(index, v.i64(1)), differs)
+    b.branch(head)
+    b.position_at_end(done)
+    found = b.phi(v.I64)
+    found.add_incoming(v.i64(0), head)
+    found.add_incoming(row, compared)
+    return found
+
+
+def _matches(b: ll.IRBuilder, rows: RowLayout, record: ll.Value, key: SearchKey) -> ll.Value:
+    holds: ll.Value = v.const(1, 1)
+    offset = 0
+    if key.masked is not None:
+        size, width = 8 * rows.key_words, key.masked.type.width
+        mask = v.load(b, record, width, align=8)
+        value = v.load(b, v.at(b, record, size), width, align=8)
+        holds = b.icmp_unsigned("==", b.and_(key.masked, mask), value)
+        offset = 2 * size
+    for field in key.ranges:
+        width = field.type.width
+        bottom = v.load(b, v.at(b, record, offset), width, align=8)
+        top = v.load(b, v.at(b, record, offset + width // 8), width, align=8)
+        inside = b.and_(b.icmp_unsigned(">=", field, bottom), b.icmp_unsigned("<=", field, top))
+        holds = b.and_(holds, inside)
+        offset += 2 * width // 8
+    return holds
+
+
+INDEXES: dict[ir.MatchKind, Callable[[Emitter, RowLayout, SearchKey], ll.Value]] = {
+    ir.MatchKind.EXACT: _hashed,
+    ir.MatchKind.LPM: _scanned,
+    ir.MatchKind.TERNARY: _scanned,
+    ir.MatchKind.RANGE: _scanned,
+}

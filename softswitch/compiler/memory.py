@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All memory that compiled code touches besides the frames, as numpy arrays; Python owns it.
+
+Compiled code sees each array as a global of the array's name; `addresses` joins the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from softswitch import ir
+from softswitch.compiler.emitter import FAULTS, fault_names
+from softswitch.compiler.layout import Layout
+from softswitch.compiler.phv import homes
+
+SCRATCH = "scratch"  # address of the bytes a calculation over the payload is strung together in
+RANDOM = "random"  # state of the random numbers
+GROUPS = "groups"  # addresses: u32 start of each group's replicas (and one more), replicas
+CACHE_LINE = 64
+
+Words = npt.NDArray[np.uint64]
+
+
+def register_name(register: str) -> str:
+    return f"register {register}"
+
+
+def counter_name(counter: str) -> str:
+    return f"counter {counter}"
+
+
+def direct_name(table: str) -> str:
+    """u64 (packets, bytes) pairs, the miss's first, then one for each entry the table has room for."""
+    return f"direct {table}"
+
+
+def table_name(table: str) -> str:
+    """u64: address of the index, its size as the lookup needs it, address of the rows."""
+    return f"table {table}"
+
+
+def value_set_name(value_set: str) -> str:
+    """u64: address of the members' words, number of members."""
+    return f"value set {value_set}"
+
+
+def cell_bits(bits: int) -> int:
+    """Bits that a value takes in memory, host byte order: a power of two up to 64, then whole words."""
+    if bits <= 64:
+        return max(8, 1 << (bits - 1).bit_length())
+    return (bits + 63) // 64 * 64
+
+
+def aligned(num_bytes: int) -> npt.NDArray[np.uint8]:
+    """Zero bytes that begin on a cache line; the system supplies the pages when they are touched."""
+    raw = np.zeros(num_bytes + CACHE_LINE, np.uint8)
+    start = -raw.ctypes.data % CACHE_LINE
+    return raw[start : start + num_bytes]
+
+
+class Memory:
+    """The arrays of one program by their global's name."""
+
+    def __init__(self, program: ir.Program, layout: Layout) -> None:
+        self.arrays = {name: aligned(size) for name, size in _sizes(program, layout).items()}
+
+    def words(self, name: str) -> Words:
+        return self.arrays[name].view(np.uint64)
+
+    @property
+    def addresses(self) -> Mapping[str, int]:
+        return {name: array.ctypes.data for name, array in self.arrays.items()}
+
+
+def _sizes(program: ir.Program, layout: Layout) -> dict[str, int]:
+    sizes = homes(layout)
+    sizes |= {FAULTS: 8 * len(fault_names(program)), SCRATCH: 8, RANDOM: 8, GROUPS: 16}
+    for register in program.registers.values():
+        sizes[register_name(register.name)] = register.size * cell_bits(register.bits) // 8
+    for counter in program.counters.values():
+        sizes[counter_name(counter.name)] = 16 * counter.size
+    for table in program.tables.values():
+        sizes[table_name(table.name)] = 24
+        if table.direct_counter is not None:
+            sizes[direct_name(table.name)] = 16 * (table.size + 1)
+    for value_set in program.value_sets:
+        sizes[value_set_name(value_set)] = 16
+    return sizes

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a checked LLVM module to an address in this process; it knows nothing of packets."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+import llvmlite.ir as ll
+
+OPT_LEVEL = 2
+
+
+@dataclass(frozen=True)
+class NativeCode:
+    """Compiled code; `engine` owns the memory that `run` lives in and must be kept alive with it."""
+
+    engine: llvm.ExecutionEngine
+    address: int
+
+    def function(self, num_pointers: int) -> ctypes._FuncPointer:
+        """Return the entry point as a C function of pointers that returns an int64."""
+        signature = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * num_pointers)
+        return signature(self.address)
+
+
+def machine() -> llvm.TargetMachine:
+    """The processor this runs on, with all it can do."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=OPT_LEVEL,
+    )
+
+
+def compile_module(module: ll.Module, entry: str, symbols: Mapping[str, int]) -> NativeCode:
+    """Verify, optimise and compile `module`; `symbols` gives the addresses of its external globals."""
+    target = machine()
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    optimise(parsed, target)
+    engine = llvm.create_mcjit_compiler(parsed, target)
+    for variable in parsed.global_variables:
+        if variable.name in symbols:  # the optimiser may have dropped some
+            engine.add_global_mapping(variable, symbols[variable.name])
+    engine.finalize_object()
+    return NativeCode(engine, engine.get_function_address(entry))
+
+
+def optimise(module: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=OPT_LEVEL)
+    builder = llvm.create_pass_builder(target, options)
+    builder.getModulePassManager().run(module, builder)
