@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may join a job, and when it may run. No socket, no lock, no clock: `now` comes in.
+
+A meeting is one life of a job, from its first join to its last leave; it gets one generation.
+
+    stage        join                              leave, or lost
+    GATHERING    added; the last one -> INSTALLING taken out again
+    INSTALLING   refused                           noted
+    RUNNING      refused, unless a rank is gone:   noted; the last one -> ENDED
+                 then it opens the next meeting
+    ENDED        -                                 -
+
+1. What contradicts the job file is refused, and only the caller hears of it.
+2. What contradicts another rank ends the meeting: nobody can tell which of the two is right.
+3. A rank that joins the next meeting has left the running one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from controller.address import Endpoint, ip_text, parse_ip
+from controller.deploy import Installed
+from controller.errors import RefusedError
+from controller.job import Job
+from host_agent.rendezvous import Join, Ticket
+from host_agent.wire import INC_UDP_PORT
+
+
+class Stage(Enum):
+    """How far a meeting has come."""
+
+    GATHERING = auto()
+    INSTALLING = auto()
+    RUNNING = auto()
+    ENDED = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Meeting:
+    """The ranks of one life of a job."""
+
+    job: Job
+    deadline: float  # of GATHERING
+    stage: Stage = Stage.GATHERING
+    joins: dict[int, Join] = field(default_factory=dict)
+    installed: Installed | None = None
+    generation: int = 0
+    gone: set[int] = field(default_factory=set)
+    watching: set[int] = field(default_factory=set)
+    ended: str = ""
+
+    @property
+    def missing(self) -> list[int]:
+        """Ranks that have not joined."""
+        return [rank for rank in range(self.job.world_size) if rank not in self.joins]
+
+    def is_deserted(self) -> bool:
+        """Say whether every rank of a running job is gone."""
+        return self.stage is Stage.RUNNING and len(self.gone) == self.job.world_size
+
+    def add(self, join: Join) -> None:
+        """Add a rank; raises RefusedError, and ends the meeting if two ranks differ."""
+        if join.rank in self.joins:
+            first = self.joins[join.rank]
+            raise RefusedError(
+                f"{_who(join)} joins twice: from {first.host}:{first.udp_port} "
+                f"and from {join.host}:{join.udp_port}"
+            )
+        for other in self.joins.values():
+            difference = fingerprint_difference(other, join)
+            if difference:
+                self.end(f"job {join.job}: {difference}")
+                raise RefusedError(self.ended)
+        self.joins[join.rank] = join
+        if not self.missing:
+            self.stage = Stage.INSTALLING
+
+    def run(self, installed: Installed) -> None:
+        """The switches hold the job."""
+        self.installed = installed
+        self.generation = installed.share.generation
+        self.stage = Stage.RUNNING
+
+    def end(self, reason: str) -> None:
+        """Nothing more happens here."""
+        if self.stage is not Stage.ENDED:
+            self.stage, self.ended = Stage.ENDED, reason
+
+    def lose(self, rank: int) -> None:
+        """A rank left, or its process is gone."""
+        if self.stage is Stage.GATHERING:
+            self.joins.pop(rank, None)
+            if not self.joins:
+                self.end(f"job {self.job.name}: all ranks gave up")
+        else:
+            self.gone.add(rank)
+
+    def patience(self, now: float, limit_s: float) -> float:
+        """Return how long to wait, at most `limit_s`, before looking at the deadline again."""
+        waits = self.stage is Stage.GATHERING
+        return min(limit_s, max(self.deadline - now, 0.0)) if waits else limit_s
+
+    def expire(self, now: float) -> None:
+        """End a meeting that has waited too long, naming who is missing."""
+        if self.stage is Stage.GATHERING and now >= self.deadline:
+            missing = ", ".join(map(str, self.missing))
+            ranks = "ranks" if len(self.missing) > 1 else "rank"
+            self.end(f"job {self.job.name}: {ranks} {missing} did not join in time")
+
+    def endpoints(self) -> dict[int, Endpoint]:
+        """Return the addresses of the ranks as they joined."""
+        known = {rank: self.job.ranks[rank].endpoint for rank in self.joins}
+        return {
+            rank: Endpoint(known[rank].mac, known[rank].ip or parse_ip(join.host), join.udp_port)
+            for rank, join in self.joins.items()
+        }
+
+    def ticket(self, rank: int) -> Ticket:
+        """Return what a rank of a running job must know."""
+        assert self.installed is not None
+        at = self.job.ranks[rank].at
+        switch_ip = self.job.switches[at.switch].ports[at.port].ip
+        assert switch_ip is not None
+        return Ticket(
+            job=self.installed.share.job_id,
+            generation=self.generation,
+            num_slots=self.job.num_slots,
+            segments=self.job.segments,
+            max_chunks=self.installed.max_chunks,
+            switch_host=ip_text(switch_ip),
+            switch_port=INC_UDP_PORT,
+            ranks=tuple(range(self.job.world_size)),
+        )
+
+
+@dataclass(slots=True)
+class Roster:
+    """The meetings of one job: one that runs, one that gathers."""
+
+    job: Job
+    timeout_s: float
+    current: Meeting | None = None  # RUNNING
+    next: Meeting | None = None  # GATHERING or INSTALLING
+
+    def join(self, join: Join, now: float) -> Meeting:
+        """Return the meeting that a rank is now part of; raises RefusedError."""
+        check_join(self.job, join)
+        self._check_turn(join)
+        if self.next is None or self.next.stage is Stage.ENDED:
+            self.next = Meeting(self.job, deadline=now + self.timeout_s)
+        self.next.add(join)
+        if self.current is not None:
+            self.current.lose(join.rank)
+        return self.next
+
+    def started(self, meeting: Meeting, installed: Installed) -> None:
+        """The next meeting runs; the one before is over."""
+        meeting.run(installed)
+        if self.current is not None:
+            self.current.end(f"job {self.job.name} goes on as generation {meeting.generation}")
+        self.current, self.next = meeting, None
+
+    def adopt(self, generation: int) -> Meeting:
+        """Take over a job that an earlier controller put on the switches."""
+        self.current = Meeting(self.job, 0.0, stage=Stage.RUNNING, generation=generation)
+        return self.current
+
+    def meetings(self) -> Iterator[Meeting]:
+        """Yield the meetings that have not ended."""
+        for meeting in (self.current, self.next):
+            if meeting is not None and meeting.stage is not Stage.ENDED:
+                yield meeting
+
+    def _check_turn(self, join: Join) -> None:
+        if self.next is not None and self.next.stage is Stage.INSTALLING:
+            raise RefusedError(f"{_who(join)}: the job has all its ranks and is being installed")
+        running = self.current
+        if running is None or running.stage is not Stage.RUNNING:
+            return
+        if join.rank not in running.watching:  # its process ended without a word
+            running.lose(join.rank)
+        if not running.gone:
+            raise RefusedError(
+                f"{_who(join)}: the job runs as generation {running.generation} and none of its "
+                f"ranks has left"
+            )
+
+
+def check_join(job: Job, join: Join) -> None:
+    """Raise RefusedError where a join contradicts the job file."""
+    if not 0 <= join.rank < job.world_size:
+        raise RefusedError(
+            f"{_who(join)} is outside 0..{job.world_size - 1}: the job has {job.world_size} ranks"
+        )
+    known = job.ranks[join.rank].endpoint
+    try:
+        host = parse_ip(join.host)
+    except ValueError:
+        raise RefusedError(f"{_who(join)}: {join.host!r} is not an IPv4 address") from None
+    if host == 0 and known.ip is None:
+        raise RefusedError(f"{_who(join)}: bound to 0.0.0.0, and the job file gives no ip")
+    pairs = [
+        ("world size", join.world_size, job.world_size),
+        ("geometry", join.geometry, job.geometry),
+        ("ip", join.host, ip_text(known.ip) if known.ip and host else join.host),
+        ("udp port", join.udp_port, known.udp_port or join.udp_port),
+    ]
+    for name, given, expected in pairs:
+        if given != expected:
+            raise RefusedError(f"{_who(join)}: {name} is {given}, the job file says {expected}")
+
+
+def fingerprint_difference(one: Join, other: Join) -> str:
+    """Return the first field in which two fingerprints differ, both values and ranks; or ''."""
+    ours, theirs = _flat(one.fingerprint), _flat(other.fingerprint)
+    for name in sorted(ours.keys() | theirs.keys()):
+        if ours.get(name, "missing") != theirs.get(name, "missing"):
+            return (
+                f"fingerprint field {name} is {ours.get(name, 'missing')!r} at rank {one.rank} "
+                f"and {theirs.get(name, 'missing')!r} at rank {other.rank}"
+            )
+    return ""
+
+
+def _flat(fingerprint: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for name, value in fingerprint.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _who(join: Join) -> str:
+    return f"job {join.job}: rank {join.rank}"

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rendezvous service: threads, deadlines and gRPC around `meeting`; installs through `deploy`.
+
+Two locks, taken in this order and never the other way: `_switches` while switches are written,
+`_changed` while meetings change.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import grpc
+
+from controller.deploy import Deployer
+from controller.errors import ControllerError, RefusedError
+from controller.job import Job
+from controller.meeting import Meeting, Roster, Stage
+from host_agent.rendezvous import (
+    METHODS,
+    SERVICE,
+    Join,
+    Leave,
+    Left,
+    Message,
+    Notice,
+    RendezvousError,
+    Ticket,
+    Watch,
+    decode,
+    encode,
+)
+
+JOIN_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.5  # how soon a call whose client is gone is noticed, if gRPC does not say so
+SPARE_THREADS: Final = 8  # for calls that are refused while all ranks wait
+log: Final = logging.getLogger(__name__)
+
+Alive = Callable[[], bool]  # whether the client of a call is still there
+
+
+class Rendezvous:
+    """The jobs a controller serves. Thread-safe; one call blocks one thread."""
+
+    def __init__(
+        self, jobs: Mapping[str, Job], deployer: Deployer, *, timeout_s: float = JOIN_TIMEOUT_S
+    ) -> None:
+        self._rosters: Final = {name: Roster(job, timeout_s) for name, job in jobs.items()}
+        self._deployer: Final = deployer
+        self._switches: Final = threading.Lock()
+        self._changed: Final = threading.Condition()
+
+    def join(self, join: Join, alive: Alive) -> Ticket:
+        """Wait for all ranks and the switches; raises RefusedError."""
+        roster = self._roster(join.job)
+        with self._changed:
+            running = roster.current
+            try:
+                meeting = roster.join(join, time.monotonic())
+            finally:
+                self._changed.notify_all()
+            last = meeting.stage is Stage.INSTALLING
+        if running is not None:
+            self._clear(roster, running)
+        if last:
+            self._install(roster, meeting)
+        return self._await_ticket(roster, meeting, join.rank, alive)
+
+    def watch(self, watch: Watch, alive: Alive) -> Notice:
+        """Wait for a change in who is gone; the client's end of the call is the rank's end."""
+        roster = self._roster(watch.job)
+        meeting = self._find(roster, watch.generation)
+        if meeting is None:
+            reason = f"job {watch.job} is not installed under generation {watch.generation}"
+            return Notice(gone=(), ended=reason)
+        with self._changed:
+            self._come_back(meeting, watch.rank)
+            while self._is_quiet(meeting, watch) and alive():
+                self._changed.wait(POLL_S)
+            meeting.watching.discard(watch.rank)
+            if not alive() and meeting.stage is Stage.RUNNING:
+                meeting.lose(watch.rank)
+                self._changed.notify_all()
+            notice = Notice(tuple(sorted(meeting.gone)), meeting.ended)
+        self._clear(roster, meeting)
+        return notice
+
+    def leave(self, leave: Leave, alive: Alive) -> Left:
+        """Note that a rank has left; after the last one the switches are cleared."""
+        roster = self._roster(leave.job)
+        meeting = self._find(roster, leave.generation)
+        if meeting is not None:
+            with self._changed:
+                meeting.lose(leave.rank)
+                self._changed.notify_all()
+            self._clear(roster, meeting)
+        return Left()
+
+    def wake(self) -> None:
+        """Let every waiting call look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End all meetings and take their jobs off the switches; raises the first error."""
+        with self._switches:
+            with self._changed:
+                running = [r for r in self._rosters.values() if _runs(r)]
+                for roster in self._rosters.values():
+                    for meeting in roster.meetings():
+                        meeting.end(f"job {roster.job.name}: the controller stopped")
+                self._changed.notify_all()
+            for roster in running:
+                self._deployer.remove(roster.job)
+
+    def _roster(self, name: str) -> Roster:
+        if name not in self._rosters:
+            served = ", ".join(self._rosters)
+            raise RefusedError(f"unknown job {name}; this controller serves {served}")
+        return self._rosters[name]
+
+    def _install(self, roster: Roster, meeting: Meeting) -> None:
+        with self._switches:
+            problem = ""
+            try:
+                job = meeting.job.with_endpoints(meeting.endpoints())
+                installed = self._deployer.install(job, renew=True)
+            except Exception as error:  # whatever it is, the other ranks must not wait for ever
+                problem = str(error)
+                if not isinstance(error, ControllerError):
+                    log.exception("installing job %s", meeting.job.name)
+            with self._changed:
+                if problem:
+                    meeting.end(f"job {meeting.job.name} could not be installed: {problem}")
+                elif meeting.stage is Stage.INSTALLING:
+                    roster.started(meeting, installed)
+                self._changed.notify_all()
+
+    def _await_ticket(self, roster: Roster, meeting: Meeting, rank: int, alive: Alive) -> Ticket:
+        with self._changed:
+            while meeting.stage in (Stage.GATHERING, Stage.INSTALLING) and alive():
+                self._changed.wait(meeting.patience(time.monotonic(), POLL_S))
+                meeting.expire(time.monotonic())
+            self._changed.notify_all()
+            if not alive():
+                meeting.lose(rank)
+            elif meeting.stage is Stage.RUNNING:
+                return meeting.ticket(rank)
+        self._clear(roster, meeting)
+        raise RefusedError(meeting.ended or f"job {meeting.job.name}: rank {rank} is gone")
+
+    def _find(self, roster: Roster, generation: int) -> Meeting | None:
+        """Return the running meeting of a generation; the switches know it after a restart."""
+        with self._changed:
+            if _runs(roster):
+                return _of_generation(roster, generation)
+        with self._switches:
+            found = self._deployer.find(roster.job)
+            held = {job.generation for job in found.values()}
+            with self._changed:
+                on_all = len(found) == len(roster.job.switches)
+                if not _runs(roster) and on_all and held == {generation}:
+                    roster.adopt(generation)
+                return _of_generation(roster, generation)
+
+    def _clear(self, roster: Roster, meeting: Meeting) -> None:
+        """Take a job off its switches once every rank is gone."""
+        if not meeting.is_deserted():
+            return
+        with self._switches:
+            with self._changed:
+                if not meeting.is_deserted():
+                    return
+                meeting.end(f"job {meeting.job.name}: all ranks have left")
+                self._changed.notify_all()
+                if roster.current is not meeting:
+                    return
+                roster.current = None
+            self._deployer.remove(roster.job)
+
+    def _come_back(self, meeting: Meeting, rank: int) -> None:
+        meeting.watching.add(rank)
+        if meeting.stage is Stage.RUNNING and rank in meeting.gone:
+            meeting.gone.discard(rank)
+            self._changed.notify_all()
+
+    def _is_quiet(self, meeting: Meeting, watch: Watch) -> bool:
+        running = meeting.stage is Stage.RUNNING
+        return running and tuple(sorted(meeting.gone)) == watch.gone
+
+
+def _runs(roster: Roster) -> bool:
+    return roster.current is not None and roster.current.stage is Stage.RUNNING
+
+
+def _of_generation(roster: Roster, generation: int) -> Meeting | None:
+    current = roster.current
+    return current if current is not None and current.generation == generation else None
+
+
+def serve(rendezvous: Rendezvous, listen: str, *, num_ranks: int) -> tuple[grpc.Server, int]:
+    """Start serving at `listen` (HOST:PORT); return the server and its port."""
+    threads = ThreadPoolExecutor(2 * num_ranks + SPARE_THREADS, "rendezvous")
+    options = [
+        ("grpc.so_reuseport", 0),
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 5_000),
+    ]
+    server = grpc.server(threads, options=options)
+    handlers = {name: _handler(rendezvous, name) for name in METHODS}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    try:
+        port = server.add_insecure_port(listen)
+    except RuntimeError:
+        port = 0
+    if port == 0:
+        raise ControllerError(
+            f"cannot listen at {listen}: the address is in use or not this host's"
+        )
+    server.start()
+    return server, port
+
+
+def _handler(rendezvous: Rendezvous, name: str) -> grpc.RpcMethodHandler[bytes, bytes]:
+    asked, _ = METHODS[name]
+    method: Callable[[Message, Alive], Message] = getattr(rendezvous, name)
+
+    def answer(body: bytes, context: grpc.ServicerContext) -> bytes:
+        context.add_callback(rendezvous.wake)
+        try:
+            return encode(method(decode(asked, body), context.is_active))
+        except RendezvousError as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except ControllerError as error:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    return grpc.unary_unary_rpc_method_handler(answer)
