@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from host_agent import wire
 from host_agent.errors import RankLost, SwitchLost, TransportError
 from host_agent.session import Session
-from host_agent.transport.runs import Run
+from host_agent.transport.runs import Run, join
 from host_agent.wire import Headers, Op
 
 Failure = Callable[[], TransportError]
@@ -80,7 +80,7 @@ class Liveness:
             return []
         self._probed[silent] = now
         ranks = int(np.bitwise_or.reduce(self._bits[silent]))
-        return [Run(np.concatenate([self.header(Op.PROBE, ranks), self.header(Op.ECHO, 0)]))]
+        return [Run(join([self.header(Op.PROBE, ranks), self.header(Op.ECHO, 0)]))]
 
     def header(self, op: Op, ranks: int) -> Headers:
         """Return a message of this rank's own that is about no row."""

@@ -24,7 +24,7 @@ from host_agent.transport.contributions import Contributions
 from host_agent.transport.counters import Counters
 from host_agent.transport.incoming import Incoming
 from host_agent.transport.ring import Held, Mask, Placed, Ring, Slots
-from host_agent.transport.runs import Run
+from host_agent.transport.runs import Run, join
 from host_agent.wire import DispatchFlag, Headers, Op, Payloads, Status
 
 
@@ -165,7 +165,7 @@ class Member:
         """Return all that there is to say to owners."""
         if not self._statuses:
             return []
-        headers = np.concatenate(self._statuses)
+        headers = join(self._statuses)
         self._statuses.clear()
         return [Run(headers)]
 

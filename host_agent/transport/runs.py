@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from host_agent.wire import HEADER_BYTES, OUTER_BYTES, Headers, Payloads, encode
+from host_agent.wire import HEADER, HEADER_BYTES, OUTER_BYTES, Headers, Payloads, encode
 
-NO_PAYLOAD_BYTES = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +19,9 @@ class Run:
 
     headers: Headers
     payload: Payloads | None = None
+
+    def __post_init__(self) -> None:
+        assert self.headers.dtype == HEADER, "headers in another byte order than the wire's"
 
     def __len__(self) -> int:
         return len(self.headers)
@@ -39,9 +41,9 @@ class Run:
         return encode(self.headers, self.payload)
 
 
-def empty_payload(num: int) -> Payloads:
-    """Return `num` payloads of no bytes."""
-    return np.empty((num, NO_PAYLOAD_BYTES), np.uint8)
+def join(parts: list[Headers]) -> Headers:
+    """Return all headers as one array. Left alone, numpy would turn them to native byte order."""
+    return np.concatenate(parts, dtype=HEADER)
 
 
 def by_key(keys: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.intp] | slice]]:
