@@ -46,6 +46,7 @@ class InNetworkMoE(nn.Module):
         self.stages = stages
         self.place = place or LayerPlace()
         self.last_trace: Trace | None = None
+        self.calibrating = False  # for the one who calls: measure rows before they are sent
         self._gains = self._sampled_gains()
         self.row_scale = self._agreed_scale()
 
