@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches that packet tests run on: BMv2 in a namespace of its own, and the embedded switch in memory.
+"""Switches that packet tests run on: BMv2 in its own namespace, the embedded switch in memory.
 
 All are driven alike: frames in by port, all frames out by port, entries over P4Runtime.
 """

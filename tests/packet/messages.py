@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames as scapy sees them: an independent reading of docs/wire.md, and builders with test-sized defaults."""
+"""Frames as scapy sees them: docs/wire.md read a second time, and builders with defaults."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from scapy.fields import (
+    ByteEnumField,
     ByteField,
     IntField,
     LongField,
     ShortField,
     SignedByteField,
-    ByteEnumField,
 )
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -86,13 +86,18 @@ def delivered(rank: int, op: str, payload: bytes = b"", **fields: Any) -> bytes:
 
 def dispatch(rank: int, payload: bytes = b"row", *, members: int, **fields: Any) -> bytes:
     """A row of `rank`, to all its members unless `ranks` says otherwise."""
-    return message(rank, "DISPATCH", payload, **{"owner": rank, "members": members, "ranks": members} | fields)
+    return message(
+        rank, "DISPATCH", payload, **{"owner": rank, "members": members, "ranks": members} | fields
+    )
 
 
 def contrib(rank: int, values: Sequence[int], *, chunks: int = 1, **fields: Any) -> bytes:
     """A partial row of `rank` to a row of rank 0 unless `owner` says otherwise."""
     return message(
-        rank, "CONTRIB", lanes(values, chunks=chunks), **{"ranks": 1 << rank, "chunks": chunks} | fields
+        rank,
+        "CONTRIB",
+        lanes(values, chunks=chunks),
+        **{"ranks": 1 << rank, "chunks": chunks} | fields,
     )
 
 
@@ -105,7 +110,9 @@ def pull(rank: int, *, members: int, chunks: int = 1, **fields: Any) -> bytes:
 
 def result(rank: int, values: Sequence[int], *, chunks: int = 1, **fields: Any) -> bytes:
     """A sum as the switch delivers it to its owner `rank`."""
-    return delivered(rank, "RESULT", lanes(values, chunks=chunks), **{"owner": rank, "chunks": chunks} | fields)
+    return delivered(
+        rank, "RESULT", lanes(values, chunks=chunks), **{"owner": rank, "chunks": chunks} | fields
+    )
 
 
 def show(frame: bytes) -> str:
