@@ -51,6 +51,7 @@ class Core:
         self._pacer = Pacer(session.pacing, now)
         self._bands_awaited: Counter[int] = Counter()  # callers waiting for a band, by owner
         self._echo_wanted = False
+        self._echo_came = False
 
     # What callers ask of it.
 
@@ -99,7 +100,7 @@ class Core:
         self._echo_wanted = True
 
     def say_farewell(self) -> None:
-        """Tell the others that this rank is done; only when it is."""
+        """Tell the others that this rank neither sends a band any more nor waits for one."""
         self._owner.say_farewell()
 
     @property
@@ -155,6 +156,7 @@ class Core:
                 self._owner.on_status(now, headers)
             case Op.ECHO:
                 self.echoes += len(headers)
+                self._echo_came = True
 
     def fail(self, error: TransportError) -> None:
         """Nothing awaited will come; the first reason counts."""
@@ -209,8 +211,8 @@ class Core:
 
     def take_progress(self) -> bool:
         """Return whether something a caller may wait for has come since the last call."""
-        came = self._owner.bands.progress
-        self._owner.bands.progress = False
+        came = self._owner.bands.progress or self._echo_came
+        self._owner.bands.progress = self._echo_came = False
         for source in self._member.sources():
             came |= source.incoming.progress
             source.incoming.progress = False

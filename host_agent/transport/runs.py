@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from host_agent.wire import HEADER, HEADER_BYTES, OUTER_BYTES, Headers, Payloads, encode
 
 
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """Headers [n] and payloads [n, payload_bytes], or none."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cores and model switches joined by a wire that loses, repeats and delays; time is a number here."""
+"""Cores and model switches joined by a wire that loses, repeats, delays; time is a number here."""
 
 from __future__ import annotations
 

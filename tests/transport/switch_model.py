@@ -175,7 +175,7 @@ class SwitchModel:
         for attached in self.job.ports.values():
             everyone |= attached.behind
         known = everyone >> message.owner & 1 and message.slot < self.job.num_slots
-        if rowed and not known or summed and message.segment >= self.job.segments:
+        if (rowed and not known) or (summed and message.segment >= self.job.segments):
             raise Dropped(Drop.NO_SLOT)
 
     def _handle(self, port: int, behind: int, message: Message) -> list[tuple[int, Message]]:

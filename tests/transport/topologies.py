@@ -58,9 +58,7 @@ def _joined(
     links = dict(between) | {b: a for a, b in between}
     switches = {}
     for name, of_switch in ports.items():
-        job = Job(
-            *identity, of_switch, geometry.num_slots, geometry.segments, geometry.max_chunks
-        )
+        job = Job(*identity, of_switch, geometry.num_slots, geometry.segments, geometry.max_chunks)
         switches[name] = SwitchModel(job)
         for number, port in of_switch.items():
             if not port.to_switch:

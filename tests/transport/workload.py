@@ -21,13 +21,8 @@ GOOD_EXPONENT = 7  # for the values of `partial`
 
 def partial(rank: int, rows: NDArray[np.uint8], num_values: int) -> NDArray[np.float32]:
     """Return the partial rows of `rank`: sixteenths, of which 32-bit lanes lose nothing."""
-    spread = np.resize(rows, (len(rows), num_values)) if len(rows) == 0 else _spread(rows, num_values)
+    spread = np.tile(rows, (1, -(-num_values // rows.shape[1])))[:, :num_values]
     return ((spread.astype(np.float32) - 128) / 16 * (rank % 8 + 1)).astype(np.float32)
-
-
-def _spread(rows: NDArray[np.uint8], num_values: int) -> NDArray[np.uint8]:
-    repeats = -(-num_values // rows.shape[1])
-    return np.tile(rows, (1, repeats))[:, :num_values]
 
 
 def exact_sums(band: OutgoingBand, num_values: int) -> NDArray[np.float32]:
@@ -51,7 +46,7 @@ class Plan:
 
 
 def make_band(plan: Plan, session: Session, rank: int, band: int) -> OutgoingBand:
-    """Return band `band` of `rank`: random rows and members, and a header that tells the members."""
+    """Return band `band` of `rank`: random rows and members, and a header that tells them."""
     chance = np.random.default_rng([plan.seed, rank, band])
     num = int(chance.integers(0, plan.num_rows + 1))
     rows = chance.integers(0, 256, (num, session.row.row_bytes), dtype=np.uint8)
@@ -138,7 +133,7 @@ class Worker:
         self.core.contribute(owner, state.numbers)
 
 
-class Stuck(AssertionError):
+class Stuck(AssertionError):  # noqa: N818
     """Virtual time ran out."""
 
 
@@ -173,6 +168,4 @@ def check(workers: list[Worker], fake: FakeWire) -> None:
         if _lives(fake, worker):
             for band in worker.bands:
                 num_values = worker.core.session.row.num_values
-                np.testing.assert_array_equal(
-                    worker.sums[band.band], exact_sums(band, num_values)
-                )
+                np.testing.assert_array_equal(worker.sums[band.band], exact_sums(band, num_values))

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank's transport as callers see it: calls that block, and the thread that moves the messages.
+
+    callers --send_band, contribute--> Core --runs--> RunSocket --> switch
+            <--receive_band, wait_sums--    <--runs--
+
+One lock guards the Core. It is not held while the socket is used, nor while rows are copied out,
+partial rows copied in, or sums turned to floats: those happen in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from host_agent import wire
+from host_agent.errors import (
+    EndpointClosed,
+    ProtocolError,
+    SwitchUnreachable,
+    TransportError,
+)
+from host_agent.session import Session
+from host_agent.sockets import Messages, RunSocket, bound_socket
+from host_agent.transport import BandHeader, Core, OutgoingBand
+from host_agent.transport.numbering import Numbers
+
+__all__ = ["Endpoint", "IncomingBand", "OutgoingBand", "Wanted"]
+
+ECHO_EVERY_S = 0.25
+T = TypeVar("T")
+Wanted = Callable[[bytes], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingBand:
+    """What is for this rank of another's band: `numbers` [m], `rows` [m, row_bytes]."""
+
+    blob: bytes
+    numbers: Numbers
+    rows: NDArray[np.uint8]
+
+
+class Endpoint:
+    """One rank of a session. Thread safe; closed at the end of a `with` block.
+
+    `wanted(blob)` says which rows [num_rows] of a band are for this rank; it is a pure function and
+    agrees with the members that the band's owner gave. Calls that wait raise RankLost, SwitchLost
+    or ProtocolError when what they wait for cannot come, and EndpointClosed after `close`.
+    """
+
+    def __init__(
+        self, session: Session, wanted: Wanted, *, bound: socket.socket | None = None
+    ) -> None:
+        self.session = session
+        self._wanted = wanted
+        self._core = Core(session, time.monotonic())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._socket = RunSocket(bound or bound_socket("0.0.0.0"), session.switch)
+        self._unsent: deque[Messages] = deque()
+        self._closed = False
+        self._stopping = False
+        self._deadline = 0.0  # when the core wants to be polled next
+        self._watches_room = False  # the poller reports when the socket is no longer full
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK)
+        self._poller = select.epoll()
+        self._poller.register(self._socket, select.EPOLLIN)
+        self._poller.register(self._wake_fd, select.EPOLLIN)
+        self._thread = threading.Thread(
+            target=self._run, name=f"incmoe-rank{session.rank}", daemon=True
+        )
+        self._thread.start()
+
+    # What callers ask of it.
+
+    def check_switch(self) -> None:
+        """Return once the switch answers for this very rank; raises SwitchUnreachable."""
+        limit_s = self.session.timers.deadline_s
+        until = time.monotonic() + limit_s
+        with self._changed:
+            before = self._core.echoes
+            while self._core.echoes == before:
+                self._raise_if_over()
+                if time.monotonic() >= until:
+                    raise SwitchUnreachable(self.session.switch, self._no_echo(limit_s))
+                self._core.want_echo()
+                self._wake()
+                self._changed.wait(ECHO_EVERY_S)
+
+    def _no_echo(self, limit_s: float) -> str:
+        session = self.session
+        return (
+            f"did not answer for {limit_s:g} s: it is not running, or does not know rank "
+            f"{session.rank} of job {session.job}, generation {session.generation}, at this port"
+        )
+
+    def send_band(self, band: OutgoingBand) -> None:
+        """Queue a band of mine, whose arrays are the endpoint's from now on; never blocks."""
+        with self._changed:
+            self._raise_if_over()
+            self._core.send_band(band)
+        self._wake()
+
+    def receive_band(self, owner: int, call: int, band: int) -> IncomingBand:
+        """Wait for a band's header and all its rows that are for this rank; once per band."""
+        key = (call, band)
+        with self._changed:
+            self._core.await_bands(owner, 1)
+        try:
+            with self._changed:
+                header = self._await(lambda: self._core.take_header(owner, key))
+            mask = self._mask(owner, header)
+            with self._changed:
+                self._core.expect(owner, key, header, mask)
+                self._await(lambda: self._core.has_all(owner, key) or None)
+        finally:
+            with self._changed:
+                self._core.await_bands(owner, -1)
+        numbers = header.first_row + np.flatnonzero(mask)
+        return IncomingBand(header.blob, numbers, self._core.rows(owner, numbers))
+
+    def _mask(self, owner: int, header: BandHeader) -> NDArray[np.bool_]:
+        mask = np.asarray(self._wanted(header.blob), bool)
+        if mask.shape != (header.num_rows,):
+            raise ProtocolError(
+                f"rank {owner} sends a band of {header.num_rows} rows, its header tells of "
+                f"{mask.shape}"
+            )
+        return mask
+
+    def contribute(self, owner: int, numbers: Numbers, values: NDArray[np.float32]) -> None:
+        """Add partial rows `values` [m, num_values] to the sums of rows received; never blocks."""
+        assert values.shape == (len(numbers), self.session.row.num_values), values.shape
+        self._core.keep(owner, numbers, values)
+        with self._changed:
+            self._raise_if_over()
+            self._core.contribute(owner, numbers)
+        self._wake()
+
+    def wait_sums(self, call: int, band: int) -> NDArray[np.float32]:
+        """Wait for the sums [n, num_values] of a band of mine; once per band."""
+        with self._changed:
+            summed = self._await(lambda: self._core.take_summed((call, band)))
+        return summed.sums()
+
+    def stats(self) -> dict[str, int]:
+        """Return everything that was counted, by name."""
+        with self._changed:
+            return self._core.counters.report() | {"socket_lost": self._socket.lost}
+
+    def close(self) -> None:
+        """Take leave of the other ranks, answer what they still ask for, and stop. Never raises.
+
+        Returns at once after a failure; otherwise when all other ranks have taken their leave too,
+        or nothing was asked for `linger_s`.
+        """
+        self._close(orderly=True)
+
+    def _close(self, *, orderly: bool) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+            if orderly and self._core.failure is None:
+                self._core.say_farewell()
+                self._linger()
+            self._stopping = True
+        self._wake()
+        self._thread.join()
+        self._poller.close()
+        self._socket.close()
+        os.close(self._wake_fd)
+
+    def _linger(self) -> None:
+        linger_s = self.session.timers.linger_s
+        self._wake()
+        until = time.monotonic() + linger_s
+        while not (self._core.all_said_farewell and self._core.is_idle):
+            left_s = max(until, self._core.asked_at + linger_s) - time.monotonic()
+            if left_s <= 0 or self._core.failure is not None:
+                return
+            self._changed.wait(left_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close(orderly=error is None)
+
+    def _await(self, ready: Callable[[], T | None]) -> T:
+        while (value := ready()) is None:
+            self._raise_if_over()
+            self._changed.wait()
+        return value
+
+    def _raise_if_over(self) -> None:
+        if self._core.failure is not None:
+            raise self._core.failure()
+        if self._closed:
+            raise EndpointClosed(f"the endpoint of rank {self.session.rank} is closed")
+
+    # The thread.
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._wake_fd, 1)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._turn()
+        except TransportError as error:
+            self._fail(error)
+        except Exception as error:
+            self._fail(TransportError(f"rank {self.session.rank} cannot go on: {error!r}"))
+            raise
+
+    def _fail(self, error: TransportError) -> None:
+        with self._changed:
+            self._core.fail(error)
+            self._changed.notify_all()
+
+    def _turn(self) -> None:
+        """Wait for something to do, and do it: what came, what is due, what did not fit before."""
+        self._wait()
+        came = self._socket.receive()
+        self._flush()
+        with self._changed:
+            now = time.monotonic()
+            for messages in came:
+                self._take_in(now, messages)
+            runs = [] if self._unsent else self._core.poll(now)
+            if self._core.take_progress() or self._core.failure is not None or self._closed:
+                self._changed.notify_all()
+            self._deadline = self._core.deadline()
+        self._unsent.extend(run.encode() for run in runs)
+        self._flush()
+
+    def _wait(self) -> None:
+        full = bool(self._unsent)
+        if full != self._watches_room:
+            self._watches_room = full
+            self._poller.modify(self._socket, select.EPOLLIN | (select.EPOLLOUT if full else 0))
+        # A full socket says itself when there is room.
+        left_s = 1.0 if full else max(self._deadline - time.monotonic(), 0.0)
+        for descriptor, _ in self._poller.poll(left_s):
+            if descriptor == self._wake_fd:
+                os.eventfd_read(self._wake_fd)
+
+    def _take_in(self, now: float, messages: Messages) -> None:
+        try:
+            headers, payloads = wire.decode(messages)
+        except wire.WireError:
+            self._core.counters.malformed += len(messages)
+            return
+        self._core.receive(now, headers, payloads)
+
+    def _flush(self) -> None:
+        while self._unsent:
+            messages = self._unsent[0]
+            sent = self._socket.send(messages)
+            if sent < len(messages):
+                self._unsent[0] = messages[sent:]
+                return
+            self._unsent.popleft()
