@@ -1,44 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what the switch has counted: bytes by port, packets by name; changes nothing."""
+"""Reads what the switch has counted: packets by name, bytes by port; changes nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
+from typing import Final
 
-from incmoe.demo.network import Network
-from incmoe.demo.plan import Plan
+from controller import tables
+from controller.switch import Switch
 from incmoe.demo.traffic import PortBytes
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
-    """Packets by the names of `Op` and of `Drop`."""
+class Reading:
+    """Everything since the switch started: packets by `Op` and `Drop` name, bytes by rank."""
 
     ops: Mapping[str, int]
     drops: Mapping[str, int]
 
 
-class Meters:
-    """An open connection to the switch's counters. Use as a context manager."""
-
-    def __init__(self, plan: Plan, network: Network) -> None:
-        self._plan = plan
-        self._network = network
-
-    def __enter__(self) -> Meters:
-        return self
-
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
-        return None
-
-    def counters(self) -> Counters:
-        """Since the switch started."""
-        raise NotImplementedError
-
-    def ports(self) -> list[PortBytes]:
-        """Since the switch started, by rank."""
-        raise NotImplementedError
+def read(p4runtime: str) -> Reading:
+    """Asks the switch at HOST:PORT; raises ControllerError when it does not answer."""
+    with Switch.connect(p4runtime, writes=False) as switch:
+        counters = switch.counters()
+    ops, drops = (
+        {name: count.packets for name, count in counters[table].items()}
+        for table in (tables.OPS, tables.DROPS)
+    )
+    return Reading(ops, drops)

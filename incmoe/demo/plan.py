@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from host_agent.wire import MAX_RANKS
 from incmoe.demo.errors import DemoError
 
 STATIC: Final = "static"
@@ -18,7 +19,6 @@ DECODE: Final = "decode"
 PHASES: Final = (PREFILL, DECODE)
 
 _FILE = "plan.json"
-_MOST_RANKS = 64  # bits of the wire's rank bitmap
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,16 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 2 <= self.num_ranks <= _MOST_RANKS:
-            raise DemoError(f"--ranks {self.num_ranks}: must be 2 to {_MOST_RANKS}")
-        for name in ("num_prompts", "new_tokens", "band_rows"):
-            if getattr(self, name) < 1:
-                raise DemoError(f"{name} {getattr(self, name)}: must be at least 1")
-        if self.prompt_tokens < 2:
-            raise DemoError(f"--prompt-tokens {self.prompt_tokens}: a loss needs at least 2")
+        for option, value, least, most in (
+            ("ranks", self.num_ranks, 2, MAX_RANKS),
+            ("prompts", self.num_prompts, 1, None),
+            ("prompt-tokens", self.prompt_tokens, 2, None),  # a loss needs two
+            ("new-tokens", self.new_tokens, 1, None),
+            ("band-rows", self.band_rows, 1, None),
+        ):
+            if value < least or (most is not None and value > most):
+                limit = f"at least {least}" if most is None else f"{least} to {most}"
+                raise DemoError(f"--{option} {value}: must be {limit}")
 
     def num_steps(self, phase: str) -> int:
         """Forward calls of a phase; prefill yields the first new token."""

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report and the figures, from fixed data."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from incmoe.demo import figures, report
+from incmoe.demo.generation import Match
+from incmoe.demo.outcome import ModelShape, ModeOutcome, Outcome, PhaseOutcome, StageTimes
+from incmoe.demo.plan import DECODE, PREFILL, ROUTED, STATIC, Plan
+from incmoe.demo.traffic import Demand, PortBytes
+
+TIMES = StageTimes({"gather": 3.0, "ffn": 4.0, "reduce": 3.0}, wall_s=5.0)
+DEMAND = Demand([[300, 200], [100, 300]], rows_per_rank=400, row_bytes=1024)
+
+
+def mode(equal: int = 64, **counts: int) -> ModeOutcome:
+    phase = PhaseOutcome(1.5, [PortBytes(900_000, 800_000), PortBytes(1, 2)], [TIMES, TIMES])
+    return ModeOutcome(
+        match=Match(1.25, 1.25, equal, 64, 3e-6),
+        phases={PREFILL: phase, DECODE: phase},
+        ops={"DISPATCH": 12, "PULL": 0},
+        drops={"COLLECTED": 9, "WRONG_PORT": 0} | counts,
+        transport={"pulls": 0, "repeats": 0},
+    )
+
+
+def outcome(**modes: ModeOutcome) -> Outcome:
+    return Outcome(
+        plan=Plan(num_ranks=2),
+        shape=ModelShape(256, 3, 16, 4),
+        demand={PREFILL: DEMAND, DECODE: DEMAND},
+        modes=modes or {STATIC: mode(), ROUTED: mode()},
+        sample=("def f(", "x):"),
+    )
+
+
+def shown(result: Outcome) -> str:
+    file = io.StringIO()
+    report.show(result, Console(file=file, width=140))
+    return file.getvalue()
+
+
+def test_the_report_shows_what_was_found() -> None:
+    text = shown(outcome())
+    for words in (
+        "EP=2, 32-bit lanes, mtu9000",
+        "64 of 64",
+        "3.00e-06",
+        "878.91 KiB",  # counted
+        "N M = 800.00 KiB",
+        "(D+1) M, D=0.38 = 550.00 KiB",
+        "83%",  # overlap: 5 s hidden of the 6 s that could be
+        "added to its sum, which was not complete yet",
+        "def f(x):",
+        "All generated tokens equal the single process's, static and routed.",
+    ):
+        assert words in text
+    assert "WRONG_PORT" not in text
+
+
+def test_tokens_that_differ_are_a_failure() -> None:
+    result = outcome(static=mode(), routed=mode(equal=63))
+    assert result.failures() == ["routed: only 63 of 64 tokens equal the single process's"]
+    assert result.failures()[0] in shown(result)
+
+
+def test_narrow_lanes_may_differ() -> None:
+    result = outcome(routed=mode(equal=63))
+    assert replace(result, plan=replace(result.plan, lane_bits=16)).failures() == []
+
+
+def test_unexplained_drops_are_a_failure_and_explained_ones_are_not() -> None:
+    result = outcome(static=mode(WRONG_PORT=2, REPEATED=5))
+    assert result.failures() == ["static: the switch dropped 2 packets for WRONG_PORT"]
+
+
+@pytest.mark.parametrize(
+    ("busy", "wall", "overlap"),
+    [((3, 4, 3), 10, 0), ((3, 4, 3), 4, 1), ((3, 4, 3), 12, 0), ((0, 4, 0), 4, 0)],
+)
+def test_overlap_is_the_share_hidden_of_what_could_hide(
+    busy: tuple[float, ...], wall: float, overlap: float
+) -> None:
+    stages = dict(zip(("gather", "ffn", "reduce"), busy, strict=True))
+    assert StageTimes(stages, wall).overlap == overlap
+
+
+def test_figures_have_the_names_that_others_read(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    figures.write(outcome(static=mode(), routed=mode(equal=63)), path)
+    written = json.loads(path.read_text())
+    values = {figure["name"]: figure["value"] for figure in written["figures"]}
+    assert values["tokens_equal_static"] == 1
+    assert values["tokens_equal_routed"] == 0
+    assert values["max_logit_difference"] == 3e-6
+    assert values["bytes_static_prefill_over_bound"] == pytest.approx(900_000 / 819_200)
+    assert all(set(f) == {"name", "value", "unit", "limit", "how"} for f in written["figures"])
+    assert written["environment"]["plan"]["num_ranks"] == 2
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.50 KiB"), (2**31, "2.00 GiB")]
+)
+def test_sizes_have_a_unit(num_bytes: int, text: str) -> None:
+    assert report.size(num_bytes) == text
