@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A forwarding pipeline: its configuration, its control-plane state and the engine that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from p4.v1 import p4runtime_pb2
+
+from softswitch import ir
+from softswitch.bmv2_json import loads
+from softswitch.engine import Engine
+from softswitch.errors import LoadError, NotFound, StateError
+from softswitch.p4info import P4Info, check_fits, from_message
+from softswitch.p4runtime.status import invalid
+from softswitch.state import (
+    Change,
+    ControlState,
+    DefaultUpdate,
+    EntryKey,
+    EntryUpdate,
+    GroupUpdate,
+    Snapshot,
+    Update,
+    ValueSetUpdate,
+    initial,
+)
+
+T = TypeVar("T")
+
+
+class Host(Protocol):
+    """What the server needs of the switch around it."""
+
+    device_id: int
+
+    def make_engine(self, program: ir.Program) -> Engine:
+        """An engine, not yet in use; UnsupportedFeature."""
+
+    def between_batches(self, function: Callable[[], T]) -> T:
+        """What the function returns or raises; no packet is processed meanwhile."""
+
+    def use(self, engine: Engine) -> None:
+        """Packets go through this engine from now on. Called between batches only."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryNote:
+    """What a controller hangs on an entry and only wants to read again."""
+
+    controller_metadata: int = 0
+    metadata: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNote:
+    """As EntryNote, and whether replicas were given by port bytes."""
+
+    metadata: bytes = b""
+    port_bytes: bool = False
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """Everything that SetForwardingPipelineConfig replaces."""
+
+    config: p4runtime_pb2.ForwardingPipelineConfig
+    info: P4Info
+    state: ControlState
+    engine: Engine
+    host: Host
+    entry_notes: dict[tuple[str, EntryKey], EntryNote] = field(default_factory=dict)
+    group_notes: dict[int, GroupNote] = field(default_factory=dict)
+
+    @property
+    def program(self) -> ir.Program:
+        return self.state.program
+
+    def ask(self, question: Callable[[Engine], T]) -> T:
+        """What the engine answers between two batches."""
+        return self.host.between_batches(lambda: question(self.engine))
+
+
+def load_pipeline(config: p4runtime_pb2.ForwardingPipelineConfig, host: Host) -> Pipeline:
+    """A fresh pipeline, not in use yet; raises what `verify` raises."""
+    program, info = verify(config)
+    return Pipeline(config, info, ControlState(program), host.make_engine(program), host)
+
+
+def verify(config: p4runtime_pb2.ForwardingPipelineConfig) -> tuple[ir.Program, P4Info]:
+    """LoadError, UnsupportedFeature or RpcError unless this switch can run the configuration."""
+    if not config.HasField("p4info"):
+        raise invalid("the configuration has no P4Info")
+    try:
+        text = config.p4_device_config.decode()
+    except UnicodeDecodeError as error:
+        raise LoadError(f"the device configuration is not BMv2 JSON: {error}") from error
+    program = loads(text, name="the device configuration")
+    try:
+        info = from_message(config.p4info)
+    except NotFound as error:
+        raise LoadError(f"P4Info contradicts itself: {error}") from error
+    check_fits(info, program)
+    return program, info
+
+
+def carry_over(old: Pipeline, new: Pipeline) -> None:
+    """Brings the old pipeline's entries, defaults, groups and value sets into the new one."""
+    updates = list(_differences(old.state.snapshot, initial(old.program)))
+    try:
+        new.state.apply(updates)
+    except StateError as error:
+        raise invalid(f"the present state does not fit the new pipeline: {error}") from error
+    new.entry_notes = dict(old.entry_notes)
+    new.group_notes = dict(old.group_notes)
+
+
+def _differences(now: Snapshot, start: Snapshot) -> list[Update]:
+    updates: list[Update] = []
+    for name, table in now.tables.items():
+        built_in = start.tables[name]
+        if table.default != built_in.default:
+            updates.append(DefaultUpdate(name, table.default))
+        gone = [entry for key, entry in built_in.entries.items() if key not in table.entries]
+        updates += [EntryUpdate(Change.DELETE, name, e.matches, e.priority) for e in gone]
+        for key, entry in table.entries.items():
+            if key not in built_in.entries:
+                change = Change.INSERT
+            elif entry.call != built_in.entries[key].call:
+                change = Change.MODIFY
+            else:
+                continue
+            updates.append(EntryUpdate(change, name, entry.matches, entry.priority, entry.call))
+    updates += [GroupUpdate(Change.INSERT, g, replicas) for g, replicas in now.groups.items()]
+    updates += [ValueSetUpdate(n, members) for n, members in now.value_sets.items() if members]
+    return updates

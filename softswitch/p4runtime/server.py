@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gRPC server that carries P4Runtime; it understands addresses and threads, not messages."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+from p4.v1 import p4runtime_pb2
+
+from softswitch.errors import SwitchError
+from softswitch.p4runtime.service import Service
+from softswitch.p4runtime.stream import Channel
+
+MAX_THREADS = 64  # one is busy per open stream
+MAX_MESSAGE_BYTES = 64 << 20  # a program's JSON comes in one message
+GRACE_S = 0.5
+
+
+class ServerError(SwitchError):
+    """The P4Runtime server cannot listen where it was told to."""
+
+
+class Server:
+    """Listens from the start; `stop` ends all calls."""
+
+    def __init__(self, service: Service, address: str) -> None:
+        self._executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="p4runtime")
+        options = [
+            ("grpc.so_reuseport", 0),  # else a second switch would share the port in silence
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ]
+        self._server = grpc.server(self._executor, options=options)
+        self._server.add_generic_rpc_handlers((_handlers(service),))
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise ServerError(f"P4Runtime cannot listen on {address}: {_reason(error)}") from error
+        self.address = address if address.startswith("unix:") else _with_port(address, port)
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop(GRACE_S).wait()
+        self._executor.shutdown(wait=True)
+
+
+def _with_port(address: str, port: int) -> str:
+    host, _, _ = address.rpartition(":")
+    return f"{host}:{port}"
+
+
+def _reason(error: Exception) -> str:
+    return "address in use, not available here, or not HOST:PORT" if str(error) else repr(error)
+
+
+def _handlers(service: Service) -> grpc.GenericRpcHandler[Any, Any]:
+    unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+    messages = p4runtime_pb2
+    calls: dict[str, Any] = {
+        "Write": unary(service.write, *_codec(messages.WriteRequest)),
+        "Read": stream(service.read, *_codec(messages.ReadRequest)),
+        "SetForwardingPipelineConfig": unary(
+            service.set_pipeline, *_codec(messages.SetForwardingPipelineConfigRequest)
+        ),
+        "GetForwardingPipelineConfig": unary(
+            service.get_pipeline, *_codec(messages.GetForwardingPipelineConfigRequest)
+        ),
+        "Capabilities": unary(service.capabilities, *_codec(messages.CapabilitiesRequest)),
+        "StreamChannel": grpc.stream_stream_rpc_method_handler(
+            Channel(service).serve, *_codec(messages.StreamMessageRequest)
+        ),
+    }
+    return grpc.method_handlers_generic_handler("p4.v1.P4Runtime", calls)
+
+
+def _codec(request: Any) -> tuple[Any, Any]:
+    return request.FromString, lambda response: response.SerializeToString()

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The calls of P4Runtime, each as a function of its message; it knows gRPC only to report errors.
+
+Who may do what: anyone reads; only the primary of a role writes or sets the pipeline.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import grpc
+from google.rpc import code_pb2
+from p4.v1 import p4runtime_pb2
+
+from softswitch.errors import SwitchError
+from softswitch.p4runtime.arbitration import Arbiter
+from softswitch.p4runtime.pipeline import Host, Pipeline, carry_over, load_pipeline, verify
+from softswitch.p4runtime.read import read
+from softswitch.p4runtime.status import RpcError, abort, abort_write, invalid, not_found
+from softswitch.p4runtime.write import prepare
+
+API_VERSION = "1.4.1"
+ENTITIES_PER_RESPONSE = 500
+RESPONSE_BYTES = 1 << 20  # gRPC's default limit is 4 MiB
+
+SetRequest: TypeAlias = p4runtime_pb2.SetForwardingPipelineConfigRequest
+GetRequest: TypeAlias = p4runtime_pb2.GetForwardingPipelineConfigRequest
+log = logging.getLogger(__name__)
+
+
+class Service:
+    """One device. Calls may come from any thread."""
+
+    def __init__(self, host: Host) -> None:
+        self.arbiter = Arbiter()
+        self._host = host
+        self._pipeline: Pipeline | None = None
+        self._saved: p4runtime_pb2.ForwardingPipelineConfig | None = None
+        self._lock = threading.RLock()  # of the pipeline and its state
+
+    @property
+    def device_id(self) -> int:
+        return self._host.device_id
+
+    def check_device(self, number: int) -> None:
+        if number != self._host.device_id:
+            raise not_found(f"device {number} is not here, this is device {self._host.device_id}")
+
+    def load(self, config: p4runtime_pb2.ForwardingPipelineConfig) -> None:
+        """Puts a configuration into use, as VERIFY_AND_COMMIT does."""
+        with self._lock:
+            self._commit(load_pipeline(config, self._host))
+
+    def _commit(self, pipeline: Pipeline) -> None:
+        def swap() -> None:
+            pipeline.engine.update(pipeline.state.snapshot)
+            self._host.use(pipeline.engine)
+
+        self._host.between_batches(swap)
+        self._pipeline = pipeline
+        self._saved = None
+        log.info("pipeline %s is in use", pipeline.program.name or "without a name")
+
+    def write(
+        self, request: p4runtime_pb2.WriteRequest, context: grpc.ServicerContext
+    ) -> p4runtime_pb2.WriteResponse:
+        try:
+            self._check_writer(request)
+            with self._lock:
+                pipeline = self._present()
+                outcome = prepare(pipeline, request)
+                self._host.between_batches(outcome.commit)
+        except SwitchError as error:
+            abort(context, error)
+        if any(outcome.errors):
+            abort_write(context, outcome.errors)
+        return p4runtime_pb2.WriteResponse()
+
+    def _check_writer(self, request: p4runtime_pb2.WriteRequest | SetRequest) -> None:
+        self.check_device(request.device_id)
+        election_id = (request.election_id.high, request.election_id.low)
+        self.arbiter.check_writer(request.role, election_id)
+
+    def _present(self) -> Pipeline:
+        if self._pipeline is None:
+            raise RpcError(code_pb2.FAILED_PRECONDITION, "no forwarding pipeline is configured")
+        return self._pipeline
+
+    def read(
+        self, request: p4runtime_pb2.ReadRequest, context: grpc.ServicerContext
+    ) -> Iterator[p4runtime_pb2.ReadResponse]:
+        try:
+            self.check_device(request.device_id)
+            with self._lock:
+                entities = read(self._present(), request)
+        except SwitchError as error:
+            abort(context, error)
+        yield from _responses(entities)
+
+    def set_pipeline(
+        self, request: SetRequest, context: grpc.ServicerContext
+    ) -> p4runtime_pb2.SetForwardingPipelineConfigResponse:
+        try:
+            self._check_writer(request)
+            with self._lock:
+                _act(self, request)
+        except SwitchError as error:
+            abort(context, error)
+        return p4runtime_pb2.SetForwardingPipelineConfigResponse()
+
+    def _verify(self, request: SetRequest) -> None:
+        verify(request.config)
+
+    def _verify_and_save(self, request: SetRequest) -> None:
+        verify(request.config)
+        self._saved = request.config
+
+    def _verify_and_commit(self, request: SetRequest) -> None:
+        self.load(request.config)
+
+    def _commit_saved(self, request: SetRequest) -> None:
+        if request.HasField("config"):
+            raise invalid("COMMIT takes no configuration, it uses the saved one")
+        if self._saved is None:
+            raise RpcError(code_pb2.FAILED_PRECONDITION, "no configuration has been saved")
+        self.load(self._saved)
+
+    def _reconcile_and_commit(self, request: SetRequest) -> None:
+        pipeline = load_pipeline(request.config, self._host)
+        if self._pipeline is not None:
+            carry_over(self._pipeline, pipeline)
+        self._commit(pipeline)
+
+    def get_pipeline(
+        self, request: GetRequest, context: grpc.ServicerContext
+    ) -> p4runtime_pb2.GetForwardingPipelineConfigResponse:
+        try:
+            self.check_device(request.device_id)
+            with self._lock:
+                config = self._present().config
+        except SwitchError as error:
+            abort(context, error)
+        response = p4runtime_pb2.GetForwardingPipelineConfigResponse()
+        if config.HasField("cookie"):
+            response.config.cookie.CopyFrom(config.cookie)
+        if request.response_type in (GetRequest.ALL, GetRequest.P4INFO_AND_COOKIE):
+            response.config.p4info.CopyFrom(config.p4info)
+        if request.response_type in (GetRequest.ALL, GetRequest.DEVICE_CONFIG_AND_COOKIE):
+            response.config.p4_device_config = config.p4_device_config
+        return response
+
+    def capabilities(
+        self, request: p4runtime_pb2.CapabilitiesRequest, context: grpc.ServicerContext
+    ) -> p4runtime_pb2.CapabilitiesResponse:
+        return p4runtime_pb2.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
+
+
+_ACTIONS: dict[int, Callable[[Service, SetRequest], None]] = {
+    SetRequest.VERIFY: Service._verify,
+    SetRequest.VERIFY_AND_SAVE: Service._verify_and_save,
+    SetRequest.VERIFY_AND_COMMIT: Service._verify_and_commit,
+    SetRequest.COMMIT: Service._commit_saved,
+    SetRequest.RECONCILE_AND_COMMIT: Service._reconcile_and_commit,
+}
+
+
+def _act(service: Service, request: SetRequest) -> None:
+    if request.action not in _ACTIONS:
+        raise invalid(f"action {request.action} is not one of SetForwardingPipelineConfig")
+    _ACTIONS[request.action](service, request)
+
+
+def _responses(entities: list[p4runtime_pb2.Entity]) -> Iterator[p4runtime_pb2.ReadResponse]:
+    """Entities in messages that gRPC accepts; one empty message if there are none."""
+    response = p4runtime_pb2.ReadResponse()
+    num_bytes = 0
+    for entity in entities:
+        size = entity.ByteSize()
+        full = len(response.entities) == ENTITIES_PER_RESPONSE or num_bytes + size > RESPONSE_BYTES
+        if full and response.entities:
+            yield response
+            response, num_bytes = p4runtime_pb2.ReadResponse(), 0
+        response.entities.append(entity)
+        num_bytes += size
+    yield response

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write: the updates of one request become one change of what the data plane sees.
+
+1. Every update is read and checked first; nothing changes meanwhile.
+2. CONTINUE_ON_ERROR makes all updates that can be made, in order. The atomic modes make all or
+   none; an update that is right but not made is ABORTED.
+3. State and cells change together, between two batches of packets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from google.rpc import code_pb2
+from p4.v1 import p4runtime_pb2
+
+from softswitch.engine import Engine
+from softswitch.errors import StateError, SwitchError
+from softswitch.p4runtime import cells, entries
+from softswitch.p4runtime.pipeline import EntryNote, GroupNote, Pipeline
+from softswitch.p4runtime.status import RpcError, invalid, unimplemented
+from softswitch.state import Change, EntryUpdate, GroupUpdate, Snapshot, Update
+
+CHANGES = {
+    p4runtime_pb2.Update.INSERT: Change.INSERT,
+    p4runtime_pb2.Update.MODIFY: Change.MODIFY,
+    p4runtime_pb2.Update.DELETE: Change.DELETE,
+}
+Errors = list[SwitchError | None]
+LateWrite = Callable[[Snapshot], cells.EngineWrite]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one update does: to the state, to the notes, and to the cells of the engine.
+
+    `cells` is given the new snapshot, since the entry it is about may be new as well.
+    """
+
+    update: Update | None = None
+    note: Callable[[], None] | None = None
+    cells: LateWrite | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One error or None per update, and what is left to do between two batches."""
+
+    errors: Errors
+    commit: Callable[[], None]
+
+
+def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest) -> Outcome:
+    """Changes the pipeline's state, and tells what the engine has to be told."""
+    plans, errors = _read(pipeline, request)
+    before = pipeline.state.snapshot
+    atomic = request.atomicity != p4runtime_pb2.WriteRequest.CONTINUE_ON_ERROR
+    if not (atomic and any(errors)):
+        _apply(pipeline, plans, errors, atomic=atomic)
+    writes = _resolve(plans, errors, pipeline.state.snapshot)
+    if atomic and any(errors):
+        pipeline.state.snapshot = before
+        return Outcome([error or _aborted() for error in errors], lambda: None)
+    for plan, error in zip(plans, errors, strict=True):
+        if plan and plan.note and error is None:
+            plan.note()
+    return Outcome(errors, lambda: _commit(pipeline, before, writes))
+
+
+def _read(
+    pipeline: Pipeline, request: p4runtime_pb2.WriteRequest
+) -> tuple[list[Plan | None], Errors]:
+    plans: list[Plan | None] = []
+    errors: Errors = []
+    for update in request.updates:
+        try:
+            plans.append(_plan(pipeline, update))
+            errors.append(None)
+        except SwitchError as error:
+            plans.append(None)
+            errors.append(error)
+    return plans, errors
+
+
+def _plan(pipeline: Pipeline, update: p4runtime_pb2.Update) -> Plan:
+    if update.type not in CHANGES:
+        raise invalid(f"update type {update.type} is not INSERT, MODIFY or DELETE")
+    kind = update.entity.WhichOneof("entity")
+    if kind is None:
+        raise invalid("an update without an entity")
+    if kind not in _PLANNERS:
+        raise unimplemented(f"writing {kind}")
+    return _PLANNERS[kind](pipeline, CHANGES[update.type], getattr(update.entity, kind))
+
+
+def _plan_table_entry(pipeline: Pipeline, change: Change, given: p4runtime_pb2.TableEntry) -> Plan:
+    late = _count_late(pipeline, given) if given.HasField("counter_data") else None
+    if given.is_default_action:
+        default = entries.decode_default(pipeline.info, change, given)
+        return Plan(default, cells=late)
+    update = entries.decode_entry(pipeline.info, change, given)
+    if change is Change.DELETE:
+        return Plan(update, lambda: _forget_entry(pipeline, update))
+    note = entries.note_of(given)
+    return Plan(update, lambda: _note_entry(pipeline, update, note), late)
+
+
+def _note_entry(pipeline: Pipeline, update: EntryUpdate, note: EntryNote) -> None:
+    pipeline.entry_notes[update.table, (update.matches, update.priority)] = note
+
+
+def _forget_entry(pipeline: Pipeline, update: EntryUpdate) -> None:
+    pipeline.entry_notes.pop((update.table, (update.matches, update.priority)), None)
+
+
+def _count_late(pipeline: Pipeline, given: p4runtime_pb2.TableEntry) -> LateWrite:
+    direct = p4runtime_pb2.DirectCounterEntry(table_entry=given, data=given.counter_data)
+    return lambda snapshot: cells.direct_counter_write(pipeline, snapshot, direct)
+
+
+def _plan_replication(
+    pipeline: Pipeline, change: Change, given: p4runtime_pb2.PacketReplicationEngineEntry
+) -> Plan:
+    if given.WhichOneof("type") != "multicast_group_entry":
+        raise unimplemented("clone sessions")
+    group = given.multicast_group_entry
+    update = entries.decode_group(change, group)
+    if change is Change.DELETE:
+        return Plan(update, lambda: _forget_group(pipeline, update))
+    note = entries.group_note_of(group)
+    return Plan(update, lambda: _note_group(pipeline, update, note))
+
+
+def _note_group(pipeline: Pipeline, update: GroupUpdate, note: GroupNote) -> None:
+    pipeline.group_notes[update.group] = note
+
+
+def _forget_group(pipeline: Pipeline, update: GroupUpdate) -> None:
+    pipeline.group_notes.pop(update.group, None)
+
+
+def _plan_value_set(pipeline: Pipeline, change: Change, given: p4runtime_pb2.ValueSetEntry) -> Plan:
+    return Plan(entries.decode_value_set(pipeline.info, change, given))
+
+
+def _plan_counter(pipeline: Pipeline, change: Change, given: p4runtime_pb2.CounterEntry) -> Plan:
+    _only_modify(change, "a counter")
+    write = cells.counter_write(pipeline, given)
+    return Plan(cells=lambda _: write)
+
+
+def _plan_direct_counter(
+    pipeline: Pipeline, change: Change, given: p4runtime_pb2.DirectCounterEntry
+) -> Plan:
+    _only_modify(change, "a direct counter")
+    return Plan(cells=lambda snapshot: cells.direct_counter_write(pipeline, snapshot, given))
+
+
+def _plan_register(pipeline: Pipeline, change: Change, given: p4runtime_pb2.RegisterEntry) -> Plan:
+    _only_modify(change, "a register")
+    write = cells.register_write(pipeline, given)
+    return Plan(cells=lambda _: write)
+
+
+def _only_modify(change: Change, what: str) -> None:
+    if change is not Change.MODIFY:
+        raise invalid(f"{what} can only be modified")
+
+
+_PLANNERS: dict[str, Callable[..., Plan]] = {
+    "table_entry": _plan_table_entry,
+    "packet_replication_engine_entry": _plan_replication,
+    "value_set_entry": _plan_value_set,
+    "counter_entry": _plan_counter,
+    "direct_counter_entry": _plan_direct_counter,
+    "register_entry": _plan_register,
+}
+
+
+def _apply(pipeline: Pipeline, plans: list[Plan | None], errors: Errors, *, atomic: bool) -> None:
+    """Makes the updates of the state; one that is refused gets its error, the rest are made."""
+    waiting = [(i, plan.update) for i, plan in enumerate(plans) if plan and plan.update]
+    while waiting:
+        refused = _try(pipeline, [update for _, update in waiting])
+        if refused is None:
+            return
+        at, error = refused
+        errors[waiting[at][0]] = error
+        if atomic:
+            return
+        _try(pipeline, [update for _, update in waiting[:at]])
+        waiting = waiting[at + 1 :]
+
+
+def _try(pipeline: Pipeline, updates: list[Update]) -> tuple[int, StateError] | None:
+    try:
+        pipeline.state.apply(updates)
+    except StateError as error:
+        return error.index or 0, error
+    return None
+
+
+def _resolve(
+    plans: list[Plan | None], errors: Errors, snapshot: Snapshot
+) -> list[cells.EngineWrite]:
+    """The writes to cells, now that the state is known."""
+    writes: list[cells.EngineWrite] = []
+    for i, plan in enumerate(plans):
+        if plan and plan.cells and errors[i] is None:
+            try:
+                writes.append(plan.cells(snapshot))
+            except SwitchError as error:
+                errors[i] = error
+    return writes
+
+
+def _aborted() -> RpcError:
+    return RpcError(code_pb2.ABORTED, "not made, since another update of the request failed")
+
+
+def _commit(pipeline: Pipeline, before: Snapshot, writes: list[cells.EngineWrite]) -> None:
+    engine: Engine = pipeline.engine
+    if pipeline.state.snapshot is not before:
+        engine.update(pipeline.state.snapshot)
+    for write in writes:
+        write(engine)
