@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number: what it is, the limit it is held against (None: for information) and how it was taken."""
+    """One number, the limit it is held against (None: for information) and how it was taken."""
 
     name: str
     value: float

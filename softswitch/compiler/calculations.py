@@ -19,7 +19,7 @@ from softswitch.compiler.memory import SCRATCH
 
 
 class BitString:
-    """Bits strung together in memory that starts as zeros; the end is a number while it is known."""
+    """Bits strung together over zero bytes; the end is a number while it is known."""
 
     def __init__(self, b: ll.IRBuilder, data: ll.Value) -> None:
         self.b = b
@@ -91,8 +91,9 @@ def static_bytes(program: ir.Program, calculation: ir.Calculation) -> int:
 def _bits(program: ir.Program, part: ir.CalculationInput) -> int:
     if isinstance(part, ir.WholeHeader):
         ref = part.header
-        kind = program.headers[ref.name] if isinstance(ref, ir.HeaderNamed) else program.stacks[ref.stack]
-        return kind.type.bits
+        if isinstance(ref, ir.HeaderNamed):
+            return program.headers[ref.name].type.bits
+        return program.stacks[ref.stack].type.bits
     return 0 if isinstance(part, ir.Payload) else part.bits
 
 

@@ -165,8 +165,7 @@ class CompiledEngine:
 
 
 def _own(batch: Batch) -> Batch:
-    arrays = (batch.data, batch.offset, batch.length, batch.port)
-    return Batch(*(array.copy() for array in arrays))
+    return Batch(batch.data.copy(), batch.offset.copy(), batch.length.copy(), batch.port.copy())
 
 
 def _checked(name: str, index: int, size: int) -> int:

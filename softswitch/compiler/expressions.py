@@ -170,7 +170,7 @@ def _shift_right(e: Emitter, node: ir.Binary, bits: int) -> ll.Value:
 
 
 def _shift_amount(e: Emitter, node: ir.IntExpr, width: int) -> tuple[ll.Value, ll.Value]:
-    """The amount as i<width>, 0 if it is `width` or more, and whether it is; negative is a fault."""
+    """The amount as i<width>, 0 if it is `width` or more, and whether it is; below 0: a fault."""
     amount = exact(e, node)
     if node.bound.signed:
         e.guard(e.b.icmp_signed(">=", amount, v.const(amount.type.width, 0)), "shift")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One frame's way through the switch, as one LLVM function.
 
-    parser -> verify -> ingress -> copies -> [ egress -> update -> deparser ] for each copy
+parser -> verify -> ingress -> copies -> [ egress -> update -> deparser ] for each copy
 """
 
 from __future__ import annotations
@@ -54,9 +54,7 @@ def _packet(b: ll.IRBuilder, data: ll.Value, length: ll.Value) -> Packet:
     return Packet(data, length, cursor, size, limit)
 
 
-def _ingress_emitter(
-    b: ll.IRBuilder, source: Source, packet: Packet, abandon: ll.Block
-) -> Emitter:
+def _ingress_emitter(b: ll.IRBuilder, source: Source, packet: Packet, abandon: ll.Block) -> Emitter:
     phv = ingress_phv(b, source.layout, source.symbols)
     return Emitter(b, source, packet, phv, abandon, exited=v.reserve(b, v.I8))
 
@@ -120,7 +118,12 @@ def _copies(e: Emitter, unicast: ll.Value) -> Copies:
 
 
 def _copy(
-    ingress: Emitter, egress: Emitter, io: ll.Value, copies: Copies, state: ll.Value, index: ll.Value
+    ingress: Emitter,
+    egress: Emitter,
+    io: ll.Value,
+    copies: Copies,
+    state: ll.Value,
+    index: ll.Value,
 ) -> ll.Value:
     """One copy through egress and out."""
     b = egress.b

@@ -42,7 +42,10 @@ def hash_function(module: ll.Module, algorithm: str) -> ll.Function:
 
 
 def fold(
-    b: ll.IRBuilder, count: ll.Value, start: ll.Value, step: Callable[[ll.Value, ll.Value], ll.Value]
+    b: ll.IRBuilder,
+    count: ll.Value,
+    start: ll.Value,
+    step: Callable[[ll.Value, ll.Value], ll.Value],
 ) -> ll.Value:
     """step(state, index) for index 0 .. count - 1, beginning with `start`."""
     before = b.block
@@ -93,7 +96,7 @@ def _constant_table(module: ll.Module, name: str, crc: Crc) -> ll.GlobalVariable
 def words(
     b: ll.IRBuilder, data: ll.Value, length: ll.Value, size: int
 ) -> Callable[[ll.Value], ll.Value]:
-    """The big-endian word of `size` bytes at an index, the last one filled up with 0 bytes, as i64."""
+    """The big-endian word at an index, as i64; the last one is filled up with 0 bytes."""
     whole = b.udiv(length, v.i64(size))
 
     def word(index: ll.Value) -> ll.Value:

@@ -21,7 +21,7 @@ class TableData:
     count) and the rows.
     """
 
-    version: int
+    state: TableState
     index: Words
     extent: int
     rows: npt.NDArray[np.uint8]
@@ -41,7 +41,7 @@ def table_data(layout: RowLayout, state: TableState, cells: Mapping[int, int]) -
         rows[number] = _row(layout, entry.call, cells.get(entry.id, 0))
     build = _hash_index if layout.is_hashed else _scan_index
     index, extent = build(layout, entries)
-    return TableData(state.version, index, extent, rows)
+    return TableData(state, index, extent, rows)
 
 
 def _row(layout: RowLayout, call: ir.ActionCall, cell: int) -> npt.NDArray[np.uint8]:

@@ -19,8 +19,6 @@ from enum import Enum
 from softswitch import ir
 
 WRITES_FIELD = (ir.Assign, ir.RegisterRead, ir.Hash, ir.Random, ir.Set, ir.Checksum)
-WRITES_HEADER = (ir.AddHeader, ir.RemoveHeader, ir.AssignHeader)
-WRITES_STACK = (ir.AssignStack, ir.Push, ir.Pop, ir.ExtractNext)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a part of a program (egress, say) touches, by unit; metadata fields by header and name."""
+    """What a part of a program (egress, say) touches: units it writes, fields by unit and name."""
 
     writes: frozenset[str]
     fields: frozenset[tuple[str, str]]
@@ -138,14 +136,15 @@ def _part(nodes: Iterable[object], unit_of: Mapping[str, tuple[str, int]]) -> Pa
 
 
 def _written(node: object, unit_of: Mapping[str, tuple[str, int]]) -> set[str]:
-    if isinstance(node, WRITES_FIELD):
-        return {unit_name(node.target.header, unit_of)}
-    if isinstance(node, ir.AssignHeader):
-        return {unit_name(node.target, unit_of)}
-    if isinstance(node, WRITES_HEADER):
-        return {unit_name(node.header, unit_of)}
-    if isinstance(node, ir.AssignStack):
-        return {node.target}
-    if isinstance(node, WRITES_STACK):
-        return {node.stack}
+    match node:
+        case ir.Assign() | ir.RegisterRead() | ir.Hash() | ir.Random() | ir.Checksum():
+            return {unit_name(node.target.header, unit_of)}
+        case ir.AssignHeader():
+            return {unit_name(node.target, unit_of)}
+        case ir.AddHeader() | ir.RemoveHeader():
+            return {unit_name(node.header, unit_of)}
+        case ir.AssignStack():
+            return {node.target}
+        case ir.Push() | ir.Pop():
+            return {node.stack}
     return set()

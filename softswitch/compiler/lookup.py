@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules from a table's kind to code that finds the row for a packet; rows.py says what lies where."""
+"""Rules from a table's kind to code that finds a packet's row; rows.py says what lies where."""
 
 from __future__ import annotations
 

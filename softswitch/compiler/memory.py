@@ -33,7 +33,7 @@ def counter_name(counter: str) -> str:
 
 
 def direct_name(table: str) -> str:
-    """u64 (packets, bytes) pairs, the miss's first, then one for each entry the table has room for."""
+    """u64 (packets, bytes) pairs: the miss's, then one for each entry there is room for."""
     return f"direct {table}"
 
 
@@ -48,14 +48,14 @@ def value_set_name(value_set: str) -> str:
 
 
 def cell_bits(bits: int) -> int:
-    """Bits that a value takes in memory, host byte order: a power of two up to 64, then whole words."""
+    """Bits that a value takes in memory: a power of two up to 64, then whole words."""
     if bits <= 64:
         return max(8, 1 << (bits - 1).bit_length())
     return (bits + 63) // 64 * 64
 
 
 def aligned(num_bytes: int) -> npt.NDArray[np.uint8]:
-    """Zero bytes that begin on a cache line; the system supplies the pages when they are touched."""
+    """Zero bytes that begin on a cache line; pages come into being when they are touched."""
     raw = np.zeros(num_bytes + CACHE_LINE, np.uint8)
     start = -raw.ctypes.data % CACHE_LINE
     return raw[start : start + num_bytes]

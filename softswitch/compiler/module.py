@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole program as an LLVM module whose one entry, run(io), takes a batch through the switch."""
+"""The whole program as an LLVM module; its entry, run(io), takes a batch through the switch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _external(module: ll.Module, name: str, num_bytes: int) -> ll.GlobalVariable
 
 
 def _run_function(module: ll.Module, frame: ll.Function, added: int) -> None:
-    """run(io): process frames while there is room for what they can become; returns the next one."""
+    """run(io): process frames while there is room for their copies; returns the next one."""
     function = ll.Function(module, ll.FunctionType(v.I64, [v.POINTER]), ENTRY)
     io = function.args[0]
     b = ll.IRBuilder(function.append_basic_block("entry"))

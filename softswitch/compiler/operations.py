@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules from an action's primitive operations to LLVM code; jumps are the business of actions.py."""
+"""Rules from an action's primitive operations to LLVM code; jumps are for actions.py."""
 
 from __future__ import annotations
 

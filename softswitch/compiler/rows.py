@@ -2,8 +2,8 @@
 """How a table's entries lie in memory, for who writes them (numpy) and who reads them (LLVM).
 
 A row is u32 action (its place in the table's actions), u32 cell of the direct counter, arguments in
-host byte order. Row 0 is the default action. A key is the table's masked key fields strung together,
-the first one most significant; ranges stay apart. An index finds a row by a key:
+host byte order. Row 0 is the default action. A key is the table's masked key fields strung
+together, the first one most significant; ranges stay apart. An index finds a row by a key:
 
 1. exact tables: open addressing. A slot is the key's words, least significant first, and the row;
    row 0 marks an empty slot.

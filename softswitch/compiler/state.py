@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries a control-plane snapshot into memory: built aside, then joined to the code by pointers."""
+"""Carries a control-plane snapshot into memory: built aside, then joined by pointers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DirectCells:
 
 
 class LoadedState:
-    """What compiled code sees of the latest snapshot; keeps the arrays behind its pointers alive."""
+    """What compiled code sees of the latest snapshot; keeps the arrays it points to alive."""
 
     def __init__(self, program: ir.Program, memory: Memory) -> None:
         self._program = program
@@ -65,14 +65,14 @@ class LoadedState:
     def load(self, state: Snapshot) -> None:
         for name, layout in self._layouts.items():
             self._load_table(name, layout, state.tables[name])
-        if state.groups is not self._groups:
+        if state.groups != self._groups:
             self._load_groups(state.groups)
         for name, members in state.value_sets.items():
             self._load_value_set(name, members)
 
     def _load_table(self, name: str, layout: RowLayout, state: TableState) -> None:
         old = self._tables.get(name)
-        if old is not None and old.version == state.version:
+        if old is not None and old.state is state:
             return
         cells = self.direct.get(name)
         if cells is not None:

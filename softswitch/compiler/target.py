@@ -15,7 +15,7 @@ OPT_LEVEL = 2
 
 @dataclass(frozen=True)
 class NativeCode:
-    """Compiled code; `engine` owns the memory that `run` lives in and must be kept alive with it."""
+    """Compiled code; `engine` owns the memory it lives in and must be kept alive with it."""
 
     engine: llvm.ExecutionEngine
     address: int
@@ -38,7 +38,7 @@ def machine() -> llvm.TargetMachine:
 
 
 def compile_module(module: ll.Module, entry: str, symbols: Mapping[str, int]) -> NativeCode:
-    """Verify, optimise and compile `module`; `symbols` gives the addresses of its external globals."""
+    """Verify, optimise and compile; `symbols` gives the addresses of external globals."""
     target = machine()
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integers of any width in LLVM: casts, byte order, bit fields in memory; it knows nothing of P4."""
+"""Integers of any width in LLVM: casts, byte order, bit fields in memory; it knows no P4."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def null() -> ll.Constant:
 
 
 def reserve(b: ll.IRBuilder, kind: ll.Type) -> ll.Value:
-    """A cell for one `kind`; `b` must stand in the entry block, so that LLVM can keep it in registers."""
+    """A cell for one `kind`; `b` stands in the entry block, so that LLVM can use a register."""
     cell = b.alloca(kind)
     cell.type = POINTER
     return cell
