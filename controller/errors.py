@@ -11,6 +11,7 @@ class JobFileError(ControllerError):
 
     def __init__(self, field: str, problem: str) -> None:
         self.field = field
+        self.problem = problem
         super().__init__(f"{field}: {problem}")
 
 

@@ -60,7 +60,7 @@ class Node:
 
     def wrong(self, expected: str) -> JobFileError:
         """Return the error that this value is not what was expected."""
-        return JobFileError(self.path, f"{self.value!r} is not {expected}")
+        return JobFileError(self.path or "document", f"{self.value!r} is not {expected}")
 
     def _mapping(self) -> dict[object, object]:
         if not isinstance(self.value, dict):

@@ -37,6 +37,7 @@ from p4src import GEOMETRIES
 
 T = TypeVar("T")
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+GRPC = r"unix:\S+|[^\s:]+:\d{1,5}"
 NAME_MEANING = "a name of up to 64 letters, digits, '.', '_' and '-'"
 
 
@@ -62,7 +63,7 @@ def load_job(path: str | Path) -> Job:
     except yaml.YAMLError as error:
         raise ControllerError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except JobFileError as error:
-        raise JobFileError(f"{path}: {error.field}", str(error).partition(": ")[2]) from None
+        raise JobFileError(f"{path}: {error.field}", error.problem) from None
 
 
 def parse_job(document: object) -> Job:
@@ -153,7 +154,7 @@ def _switch(key: Node, node: Node) -> Switch:
     forwarding = fields.get("forwarding")
     return Switch(
         name=str(key.value),
-        grpc=fields["grpc"].text(r"[^\s:]+:\d{1,5}", "an address HOST:PORT"),
+        grpc=fields["grpc"].text(GRPC, "an address HOST:PORT or unix:PATH"),
         device_id=fields.integer("device_id", range(2**63), 0),
         ports={port: _switch_port(port, value, fields) for port, value in ports},
         forwarding=_forwarding(forwarding) if forwarding else None,

@@ -26,13 +26,14 @@ def check_topology(job: Job) -> None:
 
 def rank_ports(job: Job, switch: str) -> dict[int, int]:
     """Return the ranks attached to `switch`, by port."""
-    return {rank.at.port: i for i, rank in enumerate(job.ranks) if rank.at.switch == switch}
+    attached = [(rank.at, number) for number, rank in enumerate(job.ranks)]
+    return {at.port: number for at, number in sorted(attached) if at.switch == switch}
 
 
 def link_ports(job: Job, switch: str) -> dict[int, PortRef]:
     """Return the far ends of the links of `switch`, by port."""
     both = [*job.links, *((far, near) for near, far in job.links)]
-    return {near.port: far for near, far in both if near.switch == switch}
+    return {near.port: far for near, far in sorted(both) if near.switch == switch}
 
 
 def ranks_behind(job: Job, switch: str) -> dict[int, frozenset[int]]:
