@@ -22,22 +22,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from softswitch.engine import Batch, Engine
+from softswitch.engine import Batch
 from softswitch.ports.frames import Arena, Frames, join
 from softswitch.ports.line import Line
 
 T = TypeVar("T")
+Process = Callable[[Batch], Batch]  # an engine's; its result is used up before the next call
 log = logging.getLogger(__name__)
 
 _READABLE = select.EPOLLIN | select.EPOLLERR | select.EPOLLHUP
 
 
 class DataPlane:
-    """The lines of a switch, its engine once there is one, and the thread that joins them."""
+    """The lines of a switch, an engine's `process` once there is one, and the thread between."""
 
     def __init__(self, lines: Sequence[Line], frames_per_batch: int) -> None:
         self.lines = {line.port.number: line for line in lines}
-        self.engine: Engine | None = None  # changed only by a function given to `call`
+        self.process: Process | None = None  # changed only by a function given to `call`
         self.counts: Counter[str] = Counter()  # frames that reached no port, by reason
         self.failure: BaseException | None = None
         self._frames_per_batch = frames_per_batch
@@ -142,14 +143,14 @@ class DataPlane:
         frames = join([part for _, part in received])
         counts = [len(part) for _, part in received]
         port = np.repeat(np.array([number for number, _ in received], dtype=np.int32), counts)
-        if self.engine is None:
+        if self.process is None:
             self.counts["no_pipeline"] += len(frames)
             return
         for first in range(0, len(frames), self._frames_per_batch):
             piece = slice(first, first + self._frames_per_batch)
             chosen = frames.select(piece)
             batch = Batch(chosen.data, chosen.offset, chosen.length, port[piece])
-            self._scatter(self.engine.process(batch), now)
+            self._scatter(self.process(batch), now)
             self._run_calls()
 
     def _scatter(self, batch: Batch, now: float) -> None:

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `incmoe switch`: options like BMv2's, signals, and files for the parent process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from softswitch.errors import SwitchError
+
+if TYPE_CHECKING:
+    from softswitch.switch import Switch, SwitchConfig
+
+DEFAULT_ADDRESS = "127.0.0.1:9559"
+USER_ERROR = 2
+FAILED = 1
+_ENDING = {signal.SIGINT, signal.SIGTERM}
+_CHECK_S = 0.5  # how often a data plane that died is looked for
+log = logging.getLogger("softswitch")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describes the subcommand."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "switch",
+        help="run the embedded P4 switch",
+        description="Runs a P4 program (v1model, as BMv2 JSON) and serves P4Runtime.",
+    )
+    _add_program(parser)
+    _add_ports(parser)
+    _add_control(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_program(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("json", nargs="?", type=Path, help="the compiled program, BMv2 JSON")
+    parser.add_argument("--p4info", type=Path, metavar="FILE", help="its P4Info, text format")
+    parser.add_argument(
+        "--no-p4", action="store_true", help="no program yet: a controller will bring one"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=["compiled", "interpreter"],
+        default="compiled",
+        help="how the program runs (default: %(default)s)",
+    )
+
+
+def _add_ports(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-i",
+        "--interface",
+        "--port",
+        dest="ports",
+        action="append",
+        default=[],
+        metavar="NUMBER@WHERE",
+        help="a port: 1@veth1 for an interface, 1@udp:127.9.9.1:17710 for a UDP socket; repeat",
+    )
+    parser.add_argument("--pcap", type=Path, metavar="DIR", help="capture every port to pcap files")
+    parser.add_argument(
+        "--fault",
+        metavar="SPEC",
+        help="spoil the wires: drop=0.05,duplicate=0.01,reorder=0.01,delay_ms=5,seed=7",
+    )
+    parser.add_argument(
+        "--fault-on",
+        choices=["rx", "tx", "both"],
+        default="rx",
+        help="in which direction, seen from the switch (default: %(default)s)",
+    )
+
+
+def _add_control(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--grpc-server-addr",
+        default=DEFAULT_ADDRESS,
+        metavar="ADDRESS",
+        help="where P4Runtime is served; port 0 takes a free one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--device-id", type=int, default=0, metavar="N", help="P4Runtime's (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        default="info",
+        help="(default: %(default)s)",
+    )
+    parser.add_argument("--log-file", type=Path, metavar="FILE", help="instead of standard error")
+    parser.add_argument(
+        "--stats-file",
+        type=Path,
+        metavar="FILE",
+        help="what was counted, on SIGUSR1 and at the end",
+    )
+    parser.add_argument("--ready-file", type=Path, metavar="FILE", help="written once all is up")
+    parser.add_argument("--ready-fd", type=int, metavar="FD", help="likewise, and then closed")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the switch until a signal ends it: 0 then, 1 if the data plane failed."""
+    _log_to(args.log_file, args.log_level)
+    # Before any thread starts, so that only this one ever gets these signals.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGUSR1})
+    try:
+        from softswitch.switch import Switch
+
+        with Switch(_config(args)) as switch:
+            _announce(switch, args)
+            status = _serve(switch, args.stats_file)
+            _write_stats(switch, args.stats_file)
+    except SwitchError as error:
+        sys.stderr.write(f"incmoe: {error}\n")
+        return USER_ERROR
+    return status
+
+
+def _log_to(path: Path | None, level: str) -> None:
+    handler = logging.FileHandler(path) if path else logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger("softswitch")
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+
+
+def _config(args: argparse.Namespace) -> SwitchConfig:
+    from softswitch.ports.faults import FaultSpec
+    from softswitch.ports.spec import PortSpec, WireOptions
+    from softswitch.switch import SwitchConfig
+
+    if args.json is None and not args.no_p4:
+        raise SwitchError("no program: give a BMv2 JSON file, or --no-p4 to wait for a controller")
+    if args.no_p4 and (args.json or args.p4info):
+        raise SwitchError("--no-p4 excludes a program and --p4info")
+    fault = FaultSpec.parse(args.fault) if args.fault else None
+    return SwitchConfig(
+        ports=tuple(PortSpec.parse(text) for text in args.ports),
+        program=args.json,
+        p4info=args.p4info,
+        grpc_address=args.grpc_server_addr,
+        device_id=args.device_id,
+        engine=args.engine,
+        wires=WireOptions(
+            pcap_dir=args.pcap,
+            rx_faults=fault if args.fault_on in ("rx", "both") else None,
+            tx_faults=fault if args.fault_on in ("tx", "both") else None,
+        ),
+    )
+
+
+def _announce(switch: Switch, args: argparse.Namespace) -> None:
+    """Tells the log and the parent that the switch is up, and where."""
+    where = {"grpc": switch.grpc_address, "pid": os.getpid(), "ports": switch.port_names()}
+    text = json.dumps(where) + "\n"
+    log.info("up: %s", text.rstrip())
+    if args.ready_file:
+        _replace(args.ready_file, text)
+    if args.ready_fd is not None:
+        try:
+            with os.fdopen(args.ready_fd, "w") as parent:
+                parent.write(text)
+        except OSError as error:
+            raise SwitchError(f"--ready-fd {args.ready_fd}: {error.strerror}") from error
+
+
+def _serve(switch: Switch, stats_file: Path | None) -> int:
+    """Sleeps between signals."""
+    while switch.failure is None:
+        received = signal.sigtimedwait({*_ENDING, signal.SIGUSR1}, _CHECK_S)
+        if received is None:
+            continue
+        if received.si_signo in _ENDING:
+            return 0
+        _write_stats(switch, stats_file)
+    sys.stderr.write(f"incmoe: the data plane failed: {switch.failure!r}\n")
+    return FAILED
+
+
+def _write_stats(switch: Switch, path: Path | None) -> None:
+    if path:
+        _replace(path, json.dumps(switch.stats(), indent=1) + "\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Writes the file so that no reader ever sees half of it."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_text(text)
+        part.replace(path)
+    except OSError as error:
+        raise SwitchError(f"cannot write {path}: {error.strerror}") from error
