@@ -72,6 +72,11 @@ class Child:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Signals the process alone, unless it has been reaped."""
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+
     def reap(self) -> str:
         """Waits for its end, ends what it left behind, and says how it ended."""
         os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)

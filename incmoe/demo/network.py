@@ -7,17 +7,18 @@ controller, P4Runtime ---- 127.0.0.1, free ports       machine do not meet
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from host_agent.wire import INC_UDP_PORT
+from controller.pipeline import Pipeline, read_p4info
+from host_agent.wire import CHUNK_BYTES, INC_UDP_PORT
 from incmoe.demo.errors import DemoError
-from incmoe.demo.plan import Plan
+from incmoe.demo.plan import JOB, Plan
 from p4src import Compiled, program
 
-JOB = "demo"
 _ATTEMPTS = 20
 
 
@@ -26,7 +27,6 @@ class Network:
     """Where everything of a run listens."""
 
     prefix: str  # "127.a.b"
-    p4runtime: str  # HOST:PORT
     rendezvous: str  # HOST:PORT
 
     def port_ip(self, port: int) -> str:
@@ -39,8 +39,7 @@ def choose(num_ranks: int) -> Network:
     for _ in range(_ATTEMPTS):
         prefix = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
         if all(_is_free(f"{prefix}.{rank + 1}") for rank in range(num_ranks)):
-            first, second = _free_tcp_ports(2)
-            return Network(prefix, f"127.0.0.1:{first}", f"127.0.0.1:{second}")
+            return Network(prefix, f"127.0.0.1:{_free_tcp_port()}")
     raise DemoError(
         f"no free UDP port {INC_UDP_PORT} on any of {_ATTEMPTS} loopback networks tried"
     )
@@ -55,7 +54,7 @@ def compiled_program(geometry: str) -> Compiled:
     return compiled
 
 
-def job_file(plan: Plan, network: Network) -> str:
+def job_file(plan: Plan, network: Network, *, p4runtime: str, hidden: int) -> str:
     """The job as the controller reads it (YAML)."""
     ports = range(1, plan.num_ranks + 1)
     return "\n".join(
@@ -63,10 +62,10 @@ def job_file(plan: Plan, network: Network) -> str:
             f"job: {JOB}",
             f"geometry: {plan.geometry}",
             f"slots: {num_slots(plan)}",
-            "segments: 1",
+            f"segments: {num_segments(plan, hidden)}",
             "switches:",
             "  s1:",
-            f'    grpc: "{network.p4runtime}"',
+            f'    grpc: "{p4runtime}"',
             "    ports:",
             *(f"      {port}: {{ip: {network.port_ip(port)}}}" for port in ports),
             "ranks:",
@@ -81,13 +80,38 @@ def num_slots(plan: Plan) -> int:
     return 4 * plan.band_rows
 
 
-def switch_command(plan: Plan, network: Network) -> list[str]:
-    """How the embedded switch is started."""
+def num_segments(plan: Plan, hidden: int) -> int:
+    """Packets that a row may be cut in."""
+    chunks = -(-hidden * plan.lane_bits // (8 * CHUNK_BYTES))
+    least = -(-chunks // _max_chunks(compiled_program(plan.geometry)))
+    return least + least // 4  # a session takes a few more where that makes them equal
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchFiles:
+    """Through which the switch says that it is up, and what it counted."""
+
+    ready: Path
+    stats: Path
+
+    @classmethod
+    def inside(cls, folder: Path) -> SwitchFiles:
+        """In the folder of a run."""
+        return cls(folder / "switch.ready.json", folder / "switch.stats.json")
+
+    def p4runtime(self) -> str:
+        """HOST:PORT of the switch that is up."""
+        return str(json.loads(self.ready.read_text())["grpc"])
+
+
+def switch_command(plan: Plan, network: Network, files: SwitchFiles) -> list[str]:
+    """How the embedded switch is started; it chooses its P4Runtime port."""
     compiled = compiled_program(plan.geometry)
-    command = ["incmoe", "switch", "--json", str(compiled.json), "--p4info", str(compiled.p4info)]
+    command = ["incmoe", "switch", str(compiled.json), "--p4info", str(compiled.p4info)]
     for port in range(1, plan.num_ranks + 1):
         command += ["--port", f"{port}@udp:{network.port_ip(port)}:{INC_UDP_PORT}"]
-    return [*command, "--grpc", network.p4runtime]
+    command += ["--grpc-server-addr", "127.0.0.1:0"]
+    return [*command, "--ready-file", str(files.ready), "--stats-file", str(files.stats)]
 
 
 def controller_command(network: Network, job: Path) -> list[str]:
@@ -103,6 +127,10 @@ def answers(address: str) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
+def _max_chunks(compiled: Compiled) -> int:
+    return Pipeline(read_p4info(compiled.p4info)).sizes().max_chunks
+
+
 def _is_free(ip: str) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -112,9 +140,6 @@ def _is_free(ip: str) -> bool:
     return True
 
 
-def _free_tcp_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+def _free_tcp_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -65,6 +65,7 @@ class ModeOutcome:
     phases: Mapping[str, PhaseOutcome]
     ops: Mapping[str, int]
     drops: Mapping[str, int]
+    losses: Mapping[str, int]  # at the switch's ports
     transport: Mapping[str, int]  # the ranks' own counts, summed
 
 

@@ -17,6 +17,7 @@ MODES: Final = {STATIC: (STATIC,), ROUTED: (ROUTED,), "both": (STATIC, ROUTED)}
 PREFILL: Final = "prefill"
 DECODE: Final = "decode"
 PHASES: Final = (PREFILL, DECODE)
+JOB: Final = "demo"  # the job's name at the controller
 
 _FILE = "plan.json"
 

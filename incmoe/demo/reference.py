@@ -76,6 +76,7 @@ def run(folder: Path, channel: Channel) -> None:
         experts=config.num_experts,
         top_k=config.num_experts_per_tok,
     )
+    channel.next_command()
 
 
 def main() -> None:

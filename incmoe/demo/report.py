@@ -130,6 +130,7 @@ def _counter_table(outcome: Outcome) -> Table:
     sections: tuple[tuple[str, str, Mapping[str, str]], ...] = (
         ("ops", "", {}),
         ("drops", "dropped: ", EXPLAINED_DROPS),
+        ("losses", "lost at ports: ", {}),
         ("transport", "ranks: ", {}),
     )
     for section, prefix, meanings in sections:

@@ -11,9 +11,8 @@ belongs to that phase.
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -22,7 +21,7 @@ from incmoe.demo import network
 from incmoe.demo.channel import Message
 from incmoe.demo.child import Child
 from incmoe.demo.generation import Generation, match
-from incmoe.demo.meters import Meters
+from incmoe.demo.meters import Meters, difference, total
 from incmoe.demo.outcome import ModelShape, ModeOutcome, Outcome, PhaseOutcome, StageTimes
 from incmoe.demo.plan import PHASES, Plan
 from incmoe.demo.processes import Supervisor
@@ -40,22 +39,14 @@ Hearer = Callable[[Child, Message], None]
 def run(plan: Plan, console: Console, keep_logs: Path | None = None) -> Outcome:
     """The whole demo; DemoError or a subclass when it cannot be done."""
     network.compiled_program(plan.geometry)
-    with (
-        _folder(keep_logs) as folder,
-        Narrator(console) as narrator,
-        Supervisor(folder) as supervisor,
-    ):
-        return _Run(plan, folder, supervisor, narrator).all()
-
-
-@contextmanager
-def _folder(keep_logs: Path | None) -> Iterator[Path]:
     if keep_logs is not None:
         keep_logs.mkdir(parents=True, exist_ok=True)
-        yield keep_logs
-        return
-    with tempfile.TemporaryDirectory(prefix="incmoe-demo-") as folder:
-        yield Path(folder)
+    with (
+        tempfile.TemporaryDirectory(prefix="incmoe-demo-") as folder,
+        Narrator(console) as narrator,
+        Supervisor(keep_logs or Path(folder)) as supervisor,
+    ):
+        return _Run(plan, Path(folder), supervisor, narrator).all()
 
 
 class _Run:
@@ -69,6 +60,7 @@ class _Run:
         self._supervisor = supervisor
         self._narrator = narrator
         self._network = network.choose(plan.num_ranks)
+        self._files = network.SwitchFiles.inside(folder)
         self._ranks: list[Child] = []
 
     def all(self) -> Outcome:
@@ -76,13 +68,11 @@ class _Run:
         self._plan.write(self._folder)
         switch = self._start_switch()
         found = self._run_reference()
-        controller = self._start_controller(switch)
+        controller = self._start_controller(found["hidden"])
         self._start_ranks()
-        with Meters(self._plan, self._network) as meters:
-            modes = {mode: self._run_mode(mode, meters) for mode in self._plan.modes}
-        for rank in self._ranks:
-            rank.may_end = True
-            rank.send("quit")
+        meters = Meters(self._supervisor, switch, self._files.p4runtime(), self._files.stats)
+        modes = {mode: self._run_mode(mode, meters) for mode in self._plan.modes}
+        self._dismiss(self._ranks)
         self._supervisor.stop([controller])
         self._supervisor.stop([switch])
         return self._outcome(found, modes)
@@ -92,35 +82,34 @@ class _Run:
         with self._narrator.stage(stage) as advance:
             command = ["incmoe.demo.reference", str(self._folder)]
             child = self._supervisor.start("reference", command, talks=True)
-            child.may_end = True
             (found,) = self._supervisor.gather(
                 [child],
                 "done",
                 timeout_s=START_S,
                 otherwise=lambda _, message: advance(message["done"], message["of"]),
             )
+            self._dismiss([child])
         return found
 
     def _start_switch(self) -> Child:
-        command = network.switch_command(self._plan, self._network)
+        command = network.switch_command(self._plan, self._network, self._files)
         return self._supervisor.start("switch", command)
 
-    def _start_controller(self, switch: Child) -> Child:
+    def _start_controller(self, hidden: int) -> Child:
         with self._narrator.stage("switch and controller"):
-            self._await_answer(switch, self._network.p4runtime)
+            wait = self._supervisor.wait_until
+            wait(self._files.ready.exists, "the switch is not up", timeout_s=START_S)
             job = self._folder / "job.yaml"
-            job.write_text(network.job_file(self._plan, self._network))
+            p4runtime = self._files.p4runtime()
+            job.write_text(
+                network.job_file(self._plan, self._network, p4runtime=p4runtime, hidden=hidden)
+            )
             command = network.controller_command(self._network, job)
             controller = self._supervisor.start("controller", command)
-            self._await_answer(controller, self._network.rendezvous)
+            address = self._network.rendezvous
+            is_up = partial(network.answers, address)
+            wait(is_up, f"no controller answers at {address}", timeout_s=START_S)
         return controller
-
-    def _await_answer(self, child: Child, address: str) -> None:
-        self._supervisor.wait_until(
-            lambda: network.answers(address),
-            f"{child.name}: no answer at {address}",
-            timeout_s=START_S,
-        )
 
     def _start_ranks(self) -> None:
         with self._narrator.stage(f"{self._plan.num_ranks} ranks: loading the model") as advance:
@@ -136,11 +125,11 @@ class _Run:
             )
 
     def _run_mode(self, mode: str, meters: Meters) -> ModeOutcome:
-        before = meters.counters()
+        before = meters.read()
         self._tell_all("open", "opened", mode=mode)
         phases = {phase: self._run_phase(mode, phase, meters) for phase in PHASES}
         closed = self._tell_all("close", "closed")
-        counted = meters.counters()
+        counted = meters.read()
         ours, reference = (
             [Generation.load(self._folder / f"{kind}.{rank}.npz") for rank in self._rank_numbers]
             for kind in (mode, "reference")
@@ -150,11 +139,12 @@ class _Run:
             phases=phases,
             ops=difference(counted.ops, before.ops),
             drops=difference(counted.drops, before.drops),
+            losses=difference(counted.losses, before.losses),
             transport=total(message["transport"] for message in closed),
         )
 
     def _run_phase(self, mode: str, phase: str, meters: Meters) -> PhaseOutcome:
-        before = meters.ports()
+        before = meters.read().ports
         num_steps = self._plan.num_steps(phase)
         with self._narrator.stage(f"{mode}: {phase}") as advance:
             steps = dict.fromkeys(self._ranks, 0)
@@ -166,7 +156,9 @@ class _Run:
             done = self._tell_all("run", "ran", note, phase=phase)
         return PhaseOutcome(
             seconds=max(message["seconds"] for message in done),
-            ports=[after.since(was) for after, was in zip(meters.ports(), before, strict=True)],
+            ports=[
+                after.since(was) for after, was in zip(meters.read().ports, before, strict=True)
+            ],
             stages=[StageTimes(message["busy_s"], message["wall_s"]) for message in done],
         )
 
@@ -178,6 +170,12 @@ class _Run:
         return self._supervisor.gather(
             self._ranks, answer, timeout_s=SILENCE_S, otherwise=otherwise
         )
+
+    @staticmethod
+    def _dismiss(children: Iterable[Child]) -> None:
+        for child in children:
+            child.may_end = True
+            child.send("quit")
 
     @property
     def _rank_numbers(self) -> range:
@@ -198,16 +196,3 @@ class _Run:
         decode = tokenizer.load(folder).decode
         first = Generation.load(self._folder / f"{self._plan.modes[-1]}.0.npz")
         return decode(first.prompts[0].tolist()), decode(first.tokens[0].tolist())
-
-
-def difference(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    """What was counted between two readings."""
-    return {name: count - before.get(name, 0) for name, count in after.items()}
-
-
-def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The sum by name."""
-    added: Counter[str] = Counter()
-    for one in counts:
-        added.update(one)
-    return dict(added)

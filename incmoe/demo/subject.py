@@ -33,7 +33,8 @@ def model_of(plan: Plan) -> OlmoeForCausalLM:
         wanted = plan.prompt_tokens + plan.new_tokens
         raise DemoError(f"{wanted} tokens a sequence; the model has {positions} positions")
     model.set_experts_implementation("eager")
-    return model
+    # Rows have the model's type, and narrow lanes are made for narrow rows.
+    return model if plan.lane_bits == 32 else model.to(torch.bfloat16)
 
 
 def tokenizer_of(plan: Plan) -> Tokenizer:

@@ -28,6 +28,7 @@ def mode(equal: int = 64, **counts: int) -> ModeOutcome:
         phases={PREFILL: phase, DECODE: phase},
         ops={"DISPATCH": 12, "PULL": 0},
         drops={"COLLECTED": 9, "WRONG_PORT": 0} | counts,
+        losses={"tx_queue_full": 0},
         transport={"pulls": 0, "repeats": 0},
     )
 
