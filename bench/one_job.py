@@ -68,7 +68,7 @@ class Messages:
 
     def set_seq(self, seq: int) -> None:
         """Make all of them speak of row `seq` of their slot."""
-        first = wire.OUTER_BYTES + wire.HEADER.fields["seq"][1]
+        first = wire.OUTER_BYTES + _SEQ_OFFSET
         self.rows[:, first : first + 4] = list(seq.to_bytes(4, "big"))
 
 
@@ -120,3 +120,4 @@ def _address(number: int) -> npt.NDArray[np.uint8]:
 
 _UDP_PORT = np.frombuffer(wire.INC_UDP_PORT.to_bytes(2, "big"), np.uint8)
 _FLOW = Flow(_address(1), _UDP_PORT, _address(2), _UDP_PORT)
+_SEQ_OFFSET = sum(bits for _, bits in wire.FIELDS[: [n for n, _ in wire.FIELDS].index("seq")]) // 8

@@ -18,6 +18,7 @@ import llvmlite.ir as ll
 
 from softswitch import ir
 from softswitch.compiler import values as v
+from softswitch.compiler.division import quotient, remainder, width_for
 from softswitch.compiler.emitter import Emitter
 from softswitch.compiler.phv import Place, place
 from softswitch.errors import UnsupportedFeature
@@ -182,7 +183,7 @@ def _shift_amount(e: Emitter, node: ir.IntExpr, width: int) -> tuple[ll.Value, l
 
 def _divide(instruction: Callable[..., ll.Value]) -> Binary:
     def rule(e: Emitter, node: ir.Binary, bits: int) -> ll.Value:
-        width = division_bits(max(node.left.bound.bits, node.right.bound.bits))
+        width = width_for(max(node.left.bound.bits, node.right.bound.bits))
         left, right = low(e, node.left, width), low(e, node.right, width)
         zero = v.const(width, 0)
         fine = e.b.and_(e.b.icmp_signed(">=", left, zero), e.b.icmp_signed(">", right, zero))
@@ -190,11 +191,6 @@ def _divide(instruction: Callable[..., ll.Value]) -> Binary:
         return v.resize(e.b, instruction(e.b, left, right), bits)
 
     return rule
-
-
-def division_bits(bits: int) -> int:
-    """A width, with room for a sign, that LLVM divides without a run-time library."""
-    return 64 if bits < 64 else max(bits + 1, 192)
 
 
 def _wrap_signed(e: Emitter, node: ir.Cast, bits: int) -> ll.Value:
@@ -269,8 +265,8 @@ BINARY: dict[str, Binary] = {
     "+": _modular(ll.IRBuilder.add),
     "-": _modular(ll.IRBuilder.sub),
     "*": _modular(ll.IRBuilder.mul),
-    "/": _divide(ll.IRBuilder.udiv),
-    "%": _divide(ll.IRBuilder.urem),
+    "/": _divide(quotient),
+    "%": _divide(remainder),
     "<<": _shift_left,
     ">>": _shift_right,
     "&": _modular(ll.IRBuilder.and_),

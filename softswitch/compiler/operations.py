@@ -11,11 +11,11 @@ import llvmlite.ir as ll
 from softswitch import ir
 from softswitch.compiler import values as v
 from softswitch.compiler.calculations import digest
+from softswitch.compiler.division import remainder, width_for
 from softswitch.compiler.emitter import Emitter, increment
 from softswitch.compiler.expressions import (
     bounded,
     checked_index,
-    division_bits,
     exact,
     find,
     low,
@@ -78,24 +78,24 @@ def count_packet(e: Emitter, cell: ll.Value) -> None:
 def _hash(e: Emitter, op: ir.Hash) -> None:
     """target = base + digest % max(size, 1)."""
     result = digest(e, e.program.calculations[op.calculation])
-    width = division_bits(max(result.type.width - 1, op.size.bound.bits))
+    width = width_for(max(result.type.width - 1, op.size.bound.bits))
     size = low(e, op.size, width)
     one = v.const(width, 1)
     size = e.b.select(e.b.icmp_signed("<", size, one), one, size)
-    rest = e.b.urem(v.resize(e.b, result, width), size)
+    rest = remainder(e.b, v.resize(e.b, result, width), size)
     bits = op.target.bits
     write(e, op.target, e.b.add(low(e, op.base, bits), v.resize(e.b, rest, bits)))
 
 
 def _random(e: Emitter, op: ir.Random) -> None:
     """Splitmix64 over a counter in memory; ranges above 64 bits get 64 random bits."""
-    width = division_bits(max(64, op.low.bound.bits, op.high.bound.bits) + 1)
+    width = width_for(max(op.low.bound.bits, op.high.bound.bits))
     bottom, top = low(e, op.low, width), low(e, op.high, width)
     done, draw = e.block("done"), e.block("draw")
     e.b.cbranch(e.b.icmp_signed("<=", bottom, top), draw, done)
     e.b.position_at_end(draw)
     span = e.b.add(e.b.sub(top, bottom), v.const(width, 1))
-    offset = e.b.urem(v.resize(e.b, _next_random(e), width), span)
+    offset = remainder(e.b, v.resize(e.b, _next_random(e), width), span)
     write(e, op.target, v.resize(e.b, e.b.add(bottom, offset), op.target.bits))
     e.b.branch(done)
     e.b.position_at_end(done)
