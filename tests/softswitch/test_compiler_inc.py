@@ -69,7 +69,7 @@ def test_more_chunks_than_the_stack_holds_is_a_parser_error_in_both(
 
 def test_the_carry_of_a_sum_runs_through_a_whole_chunk(pair: Pair) -> None:
     members = wire.rank_set(1, 2)
-    fields = dict(job=JOB, generation=GENERATION, seq=1, members=members, owner=3)
+    fields = {"job": JOB, "generation": GENERATION, "seq": 1, "members": members, "owner": 3}
     dispatch = wire.headers(1, op=wire.Op.DISPATCH, ranks=members, **fields)
     frames = [(4, framed(dispatch, b"row"))]
     for rank, payload in ((1, bytes([0xFF] * 256)), (2, bytes(255) + b"\2")):
