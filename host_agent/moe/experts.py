@@ -19,6 +19,7 @@ from host_agent.bands import Pairs
 from host_agent.errors import AgentError
 
 Gate = Callable[[Tensor], Tensor]
+Observe = Callable[[int, Tensor, Tensor], None]
 
 
 class LayerError(AgentError, ValueError):
@@ -72,8 +73,11 @@ class LocalExperts(nn.Module):
         up = functional.linear(x_PH, self.up[expert], _bias(up_bias, expert))
         return functional.linear(self.gate(up), self.down[expert], _bias(down_bias, expert))
 
-    def forward(self, x_SH: Tensor, pairs: Pairs) -> Tensor:
-        """Return the partial rows [S, H] float32: the sum of weight * expert(row) over `pairs`."""
+    def forward(self, x_SH: Tensor, pairs: Pairs, observe: Observe | None = None) -> Tensor:
+        """Return the partial rows [S, H] float32: the sum of weight * expert(row) over `pairs`.
+
+        `observe` is shown each expert's rows and outputs before the weight.
+        """
         x_SH = x_SH.to(self.up.device)
         partial_SH = torch.zeros(x_SH.shape, dtype=torch.float32, device=x_SH.device)
         order_P = np.argsort(pairs.expert, kind="stable")
@@ -84,8 +88,11 @@ class LocalExperts(nn.Module):
         for expert, end in enumerate(ends_E.tolist()):
             if end > start:
                 rows = row_P[start:end]
-                out_PH = self.one(expert, x_SH[rows]).float() * weight_P[start:end, None]
-                partial_SH.index_add_(0, rows, out_PH)
+                x_PH = x_SH[rows]
+                out_PH = self.one(expert, x_PH)
+                if observe is not None:
+                    observe(expert, x_PH, out_PH)
+                partial_SH.index_add_(0, rows, out_PH.float() * weight_P[start:end, None])
             start = end
         return partial_SH
 

@@ -13,7 +13,7 @@ Legend: E experts, H hidden.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -28,8 +28,10 @@ from host_agent.collectives.geometry import ROW_TYPES
 from host_agent.moe.experts import LayerError, LocalExperts
 from host_agent.moe.layer import InNetworkMoE, LayerPlace
 from host_agent.moe.stages import Stages
+from host_agent.scale import SEED
 
 IMPLEMENTATION: Final = "inc"
+CALIBRATION_SHAPE: Final = (4, 64)  # random sequences at each rank, and their length
 _LAYER: Final = "_in_network_layer"
 # What transformers' decorator leaves on every experts module that looks up its implementation.
 _MARKS: Final = ("is_transposed", "has_bias", "has_gate", "_apply_gate")
@@ -52,14 +54,11 @@ class Installed:
 
     @contextmanager
     def calibrating(self) -> Iterator[None]:
-        """Forwards inside measure the experts' gains from their rows; all ranks do so together."""
-        for layer in self.layers:
-            layer.calibrating = True
-        try:
-            yield
-        finally:
+        """Measure the experts' gains from the forwards inside; entered by all ranks together."""
+        with ExitStack() as stack:
             for layer in self.layers:
-                layer.calibrating = False
+                stack.enter_context(layer.calibrating())
+            yield
 
     def close(self) -> None:
         """End the threads; the group is the caller's."""
@@ -85,8 +84,14 @@ def layout_of(model: PreTrainedModel, world_size: int, **options: Any) -> Layout
     return Layout(placement, replace(geometry, **fields), **options)
 
 
-def install(model: PreTrainedModel, group: Group) -> Installed:
-    """Replace all experts of `model` by layers of `group`; a call of all ranks."""
+def install(
+    model: PreTrainedModel, group: Group, *, calibration: Tensor | None = None
+) -> Installed:
+    """Replace all experts of `model` by layers of `group`; a call of all ranks.
+
+    The model is run once on `calibration`, token ids [B, T] (None: random ones), to learn how
+    loud its experts are; see host_agent/scale.py.
+    """
     ExpertsInterface.register(IMPLEMENTATION, _forward)
     stages = Stages(group.rank)
     layers = []
@@ -97,7 +102,19 @@ def install(model: PreTrainedModel, group: Group) -> Installed:
         object.__setattr__(experts, _LAYER, layer)
         layers.append(layer)
     model.set_experts_implementation(IMPLEMENTATION)
-    return Installed(tuple(layers), stages, int(model.config.num_experts_per_tok))
+    installed = Installed(tuple(layers), stages, int(model.config.num_experts_per_tok))
+    ids = _random_tokens(model, group.rank) if calibration is None else calibration
+    with torch.inference_mode(), installed.calibrating():
+        model(input_ids=ids.to(model.device))
+    return installed
+
+
+def _random_tokens(model: PreTrainedModel, rank: int) -> Tensor:
+    """Return token ids [B, T], other ones at every rank."""
+    generator = torch.Generator().manual_seed(SEED + rank)
+    positions = min(CALIBRATION_SHAPE[1], getattr(model.config, "max_position_embeddings", 1 << 30))
+    shape = (CALIBRATION_SHAPE[0], positions)
+    return torch.randint(model.config.vocab_size, shape, generator=generator)
 
 
 def _forward(self: nn.Module, hidden: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
@@ -107,8 +124,6 @@ def _forward(self: nn.Module, hidden: Tensor, top_k_index: Tensor, top_k_weights
         raise LayerError(f"experts use {IMPLEMENTATION!r} but install() was not called")
     if torch.is_grad_enabled() and hidden.requires_grad:
         raise LayerError("no backward through the switch: call under torch.inference_mode()")
-    if layer.calibrating:
-        layer.calibrate(hidden, top_k_index)
     output: Tensor = layer(hidden, top_k_index, top_k_weights)
     return output
 

@@ -8,6 +8,8 @@ Legend: T tokens, H hidden, K experts per token, E experts.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +48,7 @@ class InNetworkMoE(nn.Module):
         self.stages = stages
         self.place = place or LayerPlace()
         self.last_trace: Trace | None = None
-        self.calibrating = False  # for the one who calls: measure rows before they are sent
+        self._observed: Gains | None = None  # the loudest since calibration began, by local expert
         self._gains = self._sampled_gains()
         self.row_scale = self._agreed_scale()
 
@@ -72,29 +74,34 @@ class InNetworkMoE(nn.Module):
             torch.empty(0, top_k),
         )
 
-    @torch.no_grad()
-    def calibrate(self, hidden: Tensor, top_k_index: Tensor) -> None:
-        """Measure gains anew from real rows routed here; a call of all ranks, each with its own.
+    @contextmanager
+    def calibrating(self) -> Iterator[None]:
+        """Measure gains anew from the rows of the forwards inside; entered by all ranks together.
 
-        Experts that none of the rows was routed to keep the gain they had.
+        Experts that no row was routed to keep the gain they had.
         """
-        x_TH = self._rows(hidden)
-        local_TK = top_k_index.reshape(len(x_TH), top_k_index.shape[-1]).cpu().numpy()
-        for local, expert in enumerate(self.group.placement.experts_of(self.group.rank)):
-            rows = torch.from_numpy((local_TK == expert).any(axis=1))
-            if rows.any():
-                self._gains[local] = scale.gain_of(self.experts.one, local, x_TH[rows])
+        self._observed = np.zeros(len(self._gains), np.float64)
+        try:
+            yield
+            self._gains = np.where(self._observed > 0, self._observed, self._gains)
+        finally:
+            self._observed = None
         self.row_scale = self._agreed_scale()
 
     def _compute(self, unit: Unit) -> Tensor:
-        partial_SH: Tensor = self.experts(unit.rows, unit.pairs)
+        observe = None if self._observed is None else self._observe
+        partial_SH: Tensor = self.experts(unit.rows, unit.pairs, observe)
         return partial_SH
+
+    def _observe(self, expert: int, x_PH: Tensor, out_PH: Tensor) -> None:
+        assert self._observed is not None
+        self._observed[expert] = max(self._observed[expert], scale.gain_of(x_PH, out_PH))
 
     def _sampled_gains(self) -> Gains:
         rows = scale.sample_rows(self.experts.hidden, self.place.input_scale)
         with torch.no_grad():
-            gains = [scale.gain_of(self.experts.one, e, rows) for e in self._local()]
-        return np.array(gains, np.float64)
+            outputs = (self.experts.one(expert, rows) for expert in self._local())
+            return np.array([scale.gain_of(rows, output) for output in outputs], np.float64)
 
     def _agreed_scale(self) -> RowScale:
         placement = self.group.placement

@@ -9,28 +9,17 @@ import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from host_agent import lanes
-from host_agent.bands import wanted
 from host_agent.collectives import Group, Layout
+from host_agent.endpoint import IncomingBand, OutgoingBand, Wanted
 from host_agent.errors import EndpointClosed, RankLost
 from host_agent.session import Session
-from host_agent.transport.outgoing import OutgoingBand
 
 ATTEMPTS = 4
-
-
-@dataclass(frozen=True)
-class FakeIncoming:
-    """As the endpoint's IncomingBand."""
-
-    blob: bytes
-    numbers: np.ndarray
-    rows: np.ndarray
 
 
 class _Band:
@@ -119,7 +108,7 @@ class Hub:
 class FakeEndpoint:
     """One rank's end of a Hub."""
 
-    def __init__(self, hub: Hub, session: Session, wants: Callable[[bytes, int], Any]) -> None:
+    def __init__(self, hub: Hub, session: Session, wants: Wanted) -> None:
         self.hub = hub
         self.session = session
         self._wanted = wants
@@ -142,15 +131,15 @@ class FakeEndpoint:
             self.hub.changed.notify_all()
         self.sent.append(band)
 
-    def receive_band(self, owner: int, call: int, band: int) -> FakeIncoming:
+    def receive_band(self, owner: int, call: int, band: int) -> IncomingBand:
         self.hub.dawdle()
         key = (owner, call, band)
         self._wait(lambda: key in self.hub.bands, owner)
         entry = self.hub.bands[key]
-        mask = self._wanted(entry.band.blob, self.session.rank)
+        mask = self._wanted(entry.band.blob)
         assert (mask == entry.expected[self.session.rank]).all(), "wanted is not members"
         numbers = entry.first + np.flatnonzero(mask)
-        return FakeIncoming(entry.band.blob, numbers, entry.band.rows[mask])
+        return IncomingBand(entry.band.blob, numbers, entry.band.rows[mask])
 
     def contribute(self, owner: int, numbers: np.ndarray, values: np.ndarray) -> None:
         self.hub.dawdle()
@@ -207,8 +196,8 @@ class World:
         )
 
     def group(self, rank: int) -> Group:
-        wants = partial(wanted, placement=self.layout.placement)
-        return Group(FakeEndpoint(self.hub, self.session(rank), wants), self.layout)
+        endpoint = FakeEndpoint(self.hub, self.session(rank), self.layout.wanted(rank))
+        return Group(endpoint, self.layout)
 
     def run(self, body: Callable[[Group], Any], timeout_s: float = 20) -> list[Any]:
         """Run `body(group)` at every rank; return what each returned."""

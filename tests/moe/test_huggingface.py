@@ -50,6 +50,9 @@ def on_all_ranks(body, **options):
     def rank_body(group: Group):
         model = models[group.rank]
         installed = install(model, group)
+        group.exchange(b"")
+        world.hub.repeats = 0  # those of calibration
+        group.exchange(b"")
         try:
             with torch.inference_mode():
                 return body(group, model, installed)
@@ -103,17 +106,10 @@ def test_a_rank_whose_prompts_are_done_idles():
         assert (outputs[0] - whole(prompts(0)).logits).abs().max() < 1e-5
 
 
-def test_calibration_from_a_prompt_leaves_logits_as_they_are():
-    def body(group: Group, model: OlmoeForCausalLM, installed: Installed):
-        gains = installed.layers[0].row_scale.gains_E
-        with installed.calibrating():
-            model(prompts(group.rank, length=20))
-        assert (installed.layers[0].row_scale.gains_E != gains).any()
-        return model(prompts(group.rank)).logits
-
-    outputs = on_all_ranks(body)
-    with torch.inference_mode():
-        assert (outputs[1] - olmoe()(prompts(1)).logits).abs().max() < 1e-5
+def test_outputs_have_the_same_bits_in_every_run():
+    body = lambda group, model, _: model(prompts(group.rank)).logits  # noqa: E731
+    for first, again in zip(on_all_ranks(body), on_all_ranks(body), strict=True):
+        assert torch.equal(first, again)
 
 
 FAMILIES = {
