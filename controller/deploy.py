@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Final
 
 from controller.allocate import Holding, allocate, next_generation
 from controller.entries import Share, forward_entries, job_entries
@@ -19,8 +18,6 @@ from controller.session import DEADLINE_S
 from controller.state import Changes, InstalledJob, Scope, of_jobs, plain_traffic
 from controller.switch import Load, Switch
 from p4src import program
-
-NO_CHANGES: Final = Changes((), (), (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +53,7 @@ class Deployer:
         with self._connected(job) as switches:
             for switch in switches.values():
                 switch.load(program(job.geometry), how=self.load)
+                _clear_remains(switch)
             holdings = {name: switch.holding() for name, switch in switches.items()}
             shares = allocate(job, holdings, generation=self._generation(holdings), renew=renew)
             entries = {n: list(job_entries(job, n, share)) for n, share in shares.items()}
@@ -66,7 +64,7 @@ class Deployer:
                     changed[name] = switch.reconcile(entries[name], scope=scope)
                     self._install_forwarding(job, name, switch)
             except ControllerError:
-                _take_off(job.name, switches)
+                _take_off(shares, switches)
                 raise
         max_chunks = min(holding.sizes.max_chunks for holding in holdings.values())
         return Installed(job, shares, max_chunks, changed)
@@ -129,10 +127,23 @@ def _ours(name: str, holding: Holding, share: Share) -> Scope:
     return of_jobs(holding.state, old | {share.job_id})
 
 
-def _take_off(name: str, switches: Mapping[str, Switch]) -> None:
+def _clear_remains(switch: Switch) -> None:
+    """Delete what a controller left behind that ended half-way.
+
+    It cannot come back: the switch takes entries from one controller only, and that is this one.
+    """
+    state = switch.read_state()
+    remains = [number for number, job in state.jobs().items() if job.generation == 0]
+    if remains:
+        switch.reconcile([], scope=of_jobs(state, remains))
+
+
+def _take_off(shares: Mapping[str, Share], switches: Mapping[str, Switch]) -> None:
     """Undo a job that could not be put on all its switches, as far as they answer."""
-    for switch in switches.values():
+    for name, switch in switches.items():
+        share = shares[name]
         try:
-            remove_job(switch, name)
+            scope = of_jobs(switch.read_state(), [share.job_id], [share.group])
+            switch.reconcile([], scope=scope)
         except SwitchError:  # the first error is the one to report
             continue

@@ -10,13 +10,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import grpc
-from google.rpc import code_pb2
+from google.rpc import code_pb2, status_pb2
 from p4.v1 import p4runtime_pb2
-from p4runtime_sh.p4runtime import (
-    P4RuntimeClient,
-    P4RuntimeErrorFormatException,
-    P4RuntimeWriteException,
-)
+from p4runtime_sh.p4runtime import P4RuntimeClient
 
 from controller.errors import SwitchError
 
@@ -145,12 +141,21 @@ def _reason(error: Any) -> str:
 
 
 def _refusal(error: Any, describe: Callable[[int], str]) -> str:
-    """Name the first update that was refused (P4Runtime 1.3, section 12.3)."""
-    if error.code() is not grpc.StatusCode.UNKNOWN:
-        return f"refused: {_reason(error)}"
-    try:
-        index, first = P4RuntimeWriteException(error).errors[0]
-    except (P4RuntimeErrorFormatException, IndexError):
-        return f"refused: {_reason(error)}"
-    code = code_pb2.Code.Name(first.canonical_code)
-    return f"{describe(index)}: {code} {first.message}".strip()
+    """Name the first update that was refused (P4Runtime 1.3, section 12.3).
+
+    p4runtime-shell 0.0.6 has a reader for this, which never ends where the first update was good.
+    """
+    for index, detail in enumerate(_details(error)):
+        update = p4runtime_pb2.Error()
+        if detail.Unpack(update) and update.canonical_code != code_pb2.OK:
+            code = code_pb2.Code.Name(update.canonical_code)
+            return f"{describe(index)}: {code} {update.message}".strip()
+    return f"refused: {_reason(error)}"
+
+
+def _details(error: Any) -> list[Any]:
+    status = status_pb2.Status()
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            status.ParseFromString(value)
+    return list(status.details)

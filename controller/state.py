@@ -18,7 +18,7 @@ class InstalledJob:
 
     id: int
     name: str  # "" where the switch has no row or no note for it
-    generation: int  # 0 where the switch has no row for it
+    generation: int  # 0 where the switch has no row for it: what a crash left behind
     group: int
     behind: Mapping[int, int]  # port -> bitmap of the ranks behind it
     slots: Mapping[int, OwnerSlots]  # by owner
@@ -62,10 +62,16 @@ class SwitchState:
             id=number,
             name=known.note if known else "",
             generation=known.args["generation"] if known else 0,
-            group=known.args["group"] if known else 0,
+            group=known.args["group"] if known else self._own_group(number),
             behind={_exact(row, "port"): row.args["ranks"] for row in rows[tables.PORTS]},
             slots={_exact(row, "owner"): OwnerSlots(**row.args) for row in rows[tables.SLOTS]},
         )
+
+    def _own_group(self, number: int) -> int:
+        """The group of a job without a row, by number; 0 where it is another job's or not there."""
+        claimed = {row.args["group"] for row in self.rows(tables.JOBS)}
+        there = {group.id for group in self.groups()}
+        return number if number in there - claimed else 0
 
 
 def _exact(row: Row, name: str) -> int:
@@ -134,13 +140,13 @@ def plain_traffic(entry: Entry) -> bool:
     return entry.table in tables.FORWARD_TABLES
 
 
-def of_jobs(state: SwitchState, numbers: Collection[int]) -> Scope:
-    """What a switch holds for jobs of these numbers."""
-    groups = {job.group for number, job in state.jobs().items() if number in numbers}
+def of_jobs(state: SwitchState, numbers: Collection[int], groups: Collection[int] = ()) -> Scope:
+    """What a switch holds for jobs of these numbers, and these groups."""
+    theirs = {job.group for number, job in state.jobs().items() if number in numbers}
 
     def belongs(entry: Entry) -> bool:
         if isinstance(entry, MulticastGroup):
-            return entry.id in groups
+            return entry.id in theirs or entry.id in groups
         return entry.key.get("job") in numbers
 
     return belongs

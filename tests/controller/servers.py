@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4Runtime servers to test against: BMv2's and the embedded switch's, both without ports."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from softswitch import ir
+from softswitch.engine import Engine
+from softswitch.interpreter import Interpreter
+from softswitch.p4runtime.server import Server
+from softswitch.p4runtime.service import Service
+
+T = TypeVar("T")
+
+
+class Running(Protocol):
+    """A switch that answers P4Runtime."""
+
+    grpc: str
+    device_id: int
+
+    def close(self) -> None: ...
+
+
+class Bmv2:
+    """simple_switch_grpc without a program."""
+
+    device_id = 1
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="incmoe-bmv2-"))
+        self.grpc = f"unix:{self._folder}/grpc"
+        command = ["simple_switch_grpc", "--no-p4", "--device-id", str(self.device_id)]
+        command += ["--thrift-port", str(free_port())]
+        command += ["--notifications-addr", f"ipc://{self._folder}/notifications"]
+        command += ["--", "--grpc-server-addr", self.grpc]
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder)
+        end = time.monotonic() + 20
+        while not (self._folder / "grpc").exists():
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError((self._folder / "log").read_text())
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait(10)
+        shutil.rmtree(self._folder)
+
+
+class Embedded:
+    """The embedded switch's server and interpreter, without a data plane."""
+
+    device_id = 1
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._server = Server(Service(self), "127.0.0.1:0")
+        self.grpc = self._server.address
+
+    def make_engine(self, program: ir.Program) -> Engine:
+        """Return an engine for a program."""
+        return Interpreter(program)
+
+    def between_batches(self, function: Callable[[], T]) -> T:
+        """There are no batches."""
+        with self._lock:
+            return function()
+
+    def use(self, engine: Engine) -> None:
+        """There are no packets."""
+
+    def close(self) -> None:
+        """End the server."""
+        self._server.stop()
+
+
+SERVERS: dict[str, Callable[[], Running]] = {"bmv2": Bmv2, "embedded": Embedded}
+
+
+def why_not(server: str) -> str | None:
+    """Say why a server cannot be used here, or None."""
+    if server == "bmv2" and shutil.which("simple_switch_grpc") is None:
+        return "needs simple_switch_grpc on PATH (BMv2, from p4lang's packages)"
+    return None
+
+
+def free_port() -> int:
+    """Return a TCP port of the loopback interface that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
