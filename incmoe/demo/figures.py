@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy
 
-from incmoe.demo.outcome import Outcome
+from incmoe.demo.outcome import BOUNDS, Outcome
 from incmoe.demo.plan import PHASES
 
 
@@ -55,7 +55,7 @@ def _traffic(outcome: Outcome, phase: str) -> Iterator[Figure]:
     yield Figure(f"bytes_ring_{phase}", demand.ring_bytes, "bytes", None, f"2(N-1)M; {how}")
     for mode, result in outcome.modes.items():
         measured = result.phases[phase]
-        bound, name = outcome.bound(mode, phase)
+        bound, name = outcome.bound(mode, phase), BOUNDS[mode]
         counted = f"switch port counters, all headers, busiest rank and direction; {how}"
         yield Figure(f"bytes_{mode}_{phase}", measured.busiest(), "bytes", None, counted)
         if bound:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from incmoe.demo.generation import Match
-from incmoe.demo.plan import STATIC, Plan
+from incmoe.demo.plan import ROUTED, STATIC, Plan
 from incmoe.demo.traffic import Demand, PortBytes
 
 # Names of `Drop` (p4src/include/drops.p4) that a run without a fault may count, and why.
@@ -17,6 +17,8 @@ EXPLAINED_DROPS: Final = {
     "REPEATED": "already counted: the answer to a PULL met the first copy",
     "STALE_SEQ": "a late repeat of a row that was finished",
 }
+
+BOUNDS: Final = {STATIC: "N M", ROUTED: "(D+1) M"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +81,10 @@ class Outcome:
     modes: Mapping[str, ModeOutcome]
     sample: tuple[str, str]  # a prompt and how the model went on
 
-    def bound(self, mode: str, phase: str) -> tuple[float, str]:
-        """What the rows alone need in this mode, on the mean rank, and the name of that."""
+    def bound(self, mode: str, phase: str) -> float:
+        """Bytes that the rows alone need in this mode, on the mean rank, in either direction."""
         demand = self.demand[phase]
-        if mode == STATIC:
-            return demand.static_bytes, "N M"
-        return demand.routed_bytes, f"(D+1) M, D={demand.mean_others:.2f}"
+        return demand.static_bytes if mode == STATIC else demand.routed_bytes
 
     def failures(self) -> list[str]:
         """What the demo is to show and did not; empty when all is well."""

@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from incmoe.demo.outcome import EXPLAINED_DROPS, ModeOutcome, Outcome
+from incmoe.demo.outcome import BOUNDS, EXPLAINED_DROPS, ModeOutcome, Outcome
 from incmoe.demo.plan import PHASES
 
 _UNITS = ("B", "KiB", "MiB", "GiB")
@@ -19,14 +19,15 @@ _UNITS = ("B", "KiB", "MiB", "GiB")
 def show(outcome: Outcome, console: Console) -> None:
     """Prints everything, the verdict last."""
     console.print(_headline(outcome))
-    for table in (
+    for part in (
         _model_table(outcome),
         _bytes_table(outcome),
+        _bytes_legend(outcome),
         _port_table(outcome),
         _time_table(outcome),
         _counter_table(outcome),
     ):
-        console.print(table)
+        console.print(part)
     prompt, continuation = outcome.sample
     text = Text.assemble((prompt, "dim"), (continuation, "bold green"))
     console.print(Panel(text, title="what rank 0 wrote (prompt dim)", title_align="left"))
@@ -75,30 +76,31 @@ def _model_table(outcome: Outcome) -> Table:
 
 
 def _bytes_table(outcome: Outcome) -> Table:
-    columns = ["phase", "counted", "rows alone", "counted/rows", "ring 2(N-1)M", "rows/ring"]
-    title = "Bytes on the busiest direction of a rank's link (counted: at the switch, with headers)"
-    table = _table(title, "mode", columns)
+    columns = ["phase", "counted", "rows alone", "counted/rows", "ring", "counted/ring"]
+    table = _table("Bytes on the busiest direction of a rank's link", "mode", columns)
     for mode, result in outcome.modes.items():
         for phase in PHASES:
-            bound, name = outcome.bound(mode, phase)
+            bound = outcome.bound(mode, phase)
             counted, ring = result.phases[phase].busiest(), outcome.demand[phase].ring_bytes
-            table.add_row(
-                mode,
-                phase,
-                size(counted),
-                f"{name} = {size(bound)}",
-                _ratio(counted, bound),
-                size(ring),
-                _ratio(bound, ring),
-            )
+            ratios = _ratio(counted, bound), _ratio(counted, ring)
+            table.add_row(mode, phase, size(counted), size(bound), ratios[0], size(ring), ratios[1])
     return table
+
+
+def _bytes_legend(outcome: Outcome) -> Text:
+    own = ", ".join(f"{size(outcome.demand[phase].own_bytes)} {phase}" for phase in PHASES)
+    others = ", ".join(f"{outcome.demand[phase].mean_others:.2f} {phase}" for phase in PHASES)
+    return Text(
+        "counted: at the switch's ports, all headers, band headers and repeats included; "
+        f"rows alone: {', '.join(f'{BOUNDS[mode]} {mode}' for mode in outcome.modes)}; "
+        f"ring: 2(N-1)M; N = {outcome.plan.num_ranks}, M = {own}, D = {others}",
+        style="dim",
+    )
 
 
 def _port_table(outcome: Outcome) -> Table:
     names = [f"{mode} {way}" for mode in outcome.modes for way in ("from", "to")]
-    table = _table(
-        "Bytes per rank and direction, both phases", "rank", [*names, "routed rows alone"]
-    )
+    table = _table("Bytes per rank and direction, both phases", "rank", [*names, "rows, routed"])
     for rank in range(outcome.plan.num_ranks):
         cells = [
             size(sum(getattr(result.phases[phase].ports[rank], way) for phase in PHASES))
