@@ -19,6 +19,8 @@ from softswitch.errors import LoadError
 __all__ = ["load", "loads"]
 
 FORMAT_MAJOR = 2
+# What reading a tree of the wrong shape runs into.
+_MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 def load(path: str | Path) -> ir.Program:
@@ -38,7 +40,7 @@ def loads(text: str, *, name: str = "program") -> ir.Program:
         raise LoadError(f"{name} is not JSON: {error}") from error
     try:
         return _program(node)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except _MALFORMED as error:
         raise LoadError(f"{name} is not a BMv2 program: {error!r}") from error
 
 

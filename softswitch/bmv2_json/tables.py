@@ -84,6 +84,9 @@ class PipelineReader:
 
     def _actions(self, node: Json, place: Place) -> dict[str, int]:
         ids = node.get("action_ids") or [self._id_of(name, place) for name in node["actions"]]
+        for action_id in ids:
+            if action_id not in self.actions:
+                raise place.broken(f"no action with id {action_id}")
         return {str(name): int(i) for name, i in zip(node["actions"], ids, strict=True)}
 
     def _id_of(self, name: str, place: Place) -> int:

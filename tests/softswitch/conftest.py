@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the switch's tests: every engine test runs on each engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.softswitch.switches import ENGINES, EngineClass, Switch
+
+
+@pytest.fixture(params=list(ENGINES))
+def engine_class(request: pytest.FixtureRequest) -> EngineClass:
+    return ENGINES[request.param]
+
+
+@pytest.fixture
+def start(engine_class: EngineClass) -> Callable[[str], Switch]:
+    """Start a test program by name."""
+    return lambda name: Switch(name, engine_class)

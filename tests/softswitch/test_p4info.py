@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4Info as values, and that a P4Info of another program is noticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from softswitch import p4info
+from softswitch.errors import LoadError, NotFound
+from softswitch.p4info import FieldKind
+from tests.softswitch.switches import PROGRAMS, program
+
+NAMES = ["arithmetic", "copies", "matches", "memory", "stacks"]
+
+
+def info(name: str) -> p4info.P4Info:
+    return p4info.load(PROGRAMS / f"{name}.p4info.txtpb")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_programs_own_p4info_fits_it(name: str) -> None:
+    p4info.check_fits(info(name), program(name))
+
+
+@pytest.mark.parametrize("name", ["copies", "matches", "memory", "stacks"])
+def test_another_programs_p4info_does_not(name: str) -> None:
+    with pytest.raises(LoadError):
+        p4info.check_fits(info(name), program("arithmetic"))
+
+
+def test_tables_know_their_fields_actions_and_counters() -> None:
+    matches = info("matches")
+    table = matches.tables.by_name("Receive.by_ternary")
+    assert [(f.name, f.bits, f.kind) for f in table.fields] == [
+        ("a", 32, FieldKind.TERNARY),
+        ("b", 16, FieldKind.LPM),
+        ("c", 4, FieldKind.OPTIONAL),
+    ]
+    assert table.needs_priority
+    assert table.direct_counter is not None
+    counter = matches.direct_counters.by_id(table.direct_counter)
+    assert (counter.name, counter.table) == ("Receive.ternary_hits", table.id)
+
+
+def test_where_an_action_may_be_used_is_known() -> None:
+    table = info("matches").tables.by_name("Receive.by_exact")
+    uses = {u.action.name: (u.in_entries, u.as_default) for u in table.actions.values()}
+    assert uses == {
+        "Receive.result": (True, True),
+        "Receive.second": (True, True),
+        "Receive.drop": (True, True),
+        "Receive.miss": (False, True),
+    }
+
+
+def test_constant_tables_and_defaults_are_known() -> None:
+    matches = info("matches")
+    constant = matches.tables.by_name("Receive.constant_lpm")
+    miss = matches.actions.by_name("Receive.miss")
+    assert (constant.is_const, constant.const_default) == (True, miss.id)
+    assert matches.tables.by_name("Receive.by_exact").const_default is None
+
+
+def test_arrays_and_value_sets_are_known() -> None:
+    memory = info("memory")
+    assert {(r.name, r.bits, r.size) for r in memory.registers} == {
+        ("Receive.sums", 2048, 8),
+        ("Receive.seen", 16, 8),
+        ("Receive.signed_cells", 12, 8),
+    }
+    assert memory.counters.by_name("Receive.ops").size == 8
+    [tails] = info("stacks").value_sets
+    assert ([f.bits for f in tails.fields], tails.size) == ([16], 4)
+
+
+def test_unknown_ids_and_names_are_errors() -> None:
+    with pytest.raises(NotFound, match="no table has the id 0x7"):
+        info("matches").tables.by_id(7)
+    with pytest.raises(NotFound, match="no action is called 'nothing'"):
+        info("matches").actions.by_name("nothing")
+
+
+def test_text_that_is_no_p4info_is_an_error() -> None:
+    with pytest.raises(LoadError, match="not P4Info text"):
+        p4info.parse("tables { nonsense: 1 }")
+    with pytest.raises(LoadError, match="cannot read"):
+        p4info.load(PROGRAMS / "nothing.txtpb")
