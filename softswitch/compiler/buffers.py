@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TypeVar
 
 import numpy as np
@@ -23,11 +24,13 @@ class OutputBuffers:
         self.offset = np.empty(num_frames, np.int64)
         self.length = np.empty(num_frames, np.int32)
         self.port = np.empty(num_frames, np.int32)
+        self._settle()
 
-    @property
-    def room(self) -> tuple[int, int]:
-        """Bytes and frames."""
-        return len(self.data), len(self.offset)
+    def _settle(self) -> None:
+        """Note where the arrays are and what they hold: asking each time is slow."""
+        arrays = (self.data, self.offset, self.length, self.port)
+        self.addresses: list[ctypes.c_uint64 | int] = [array.ctypes.data for array in arrays]
+        self.room = (len(self.data), len(self.offset))  # bytes, frames
 
     def grow(self, num_bytes: int, num_frames: int) -> None:
         """Have room for at least this much; what is there stays."""
@@ -35,6 +38,7 @@ class OutputBuffers:
         self.offset = _grown(self.offset, num_frames)
         self.length = _grown(self.length, num_frames)
         self.port = _grown(self.port, num_frames)
+        self._settle()
 
     def batch(self, num_bytes: int, num_frames: int) -> Batch:
         """What was put in, without a copy: valid until the buffers are used again."""

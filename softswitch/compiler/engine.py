@@ -12,9 +12,9 @@ import numpy.typing as npt
 from softswitch import ir
 from softswitch.compiler.buffers import OutputBuffers
 from softswitch.compiler.calculations import static_bytes
+from softswitch.compiler.caller import Caller
 from softswitch.compiler.deparser import most_added
 from softswitch.compiler.emitter import FAULTS, fault_names
-from softswitch.compiler.io import Io
 from softswitch.compiler.layout import layout
 from softswitch.compiler.memory import (
     RANDOM,
@@ -44,14 +44,11 @@ class CompiledEngine:
         self._memory = Memory(program, plan)
         module = build_module(program, plan, self._memory)
         self._code = compile_module(module, ENTRY, self._memory.addresses)
-        self._run = self._code.function(1)
+        self._caller = Caller(self._code.function(1), most_added(program))
         self._memory.words(RANDOM)[0] = seed
-        self._added = most_added(program)
-        self._scratch = np.empty(0, np.uint8)
         payload = [c for c in program.calculations.values() if ir.Payload() in c.inputs]
         self._scratch_head = max([0, *(static_bytes(program, c) for c in payload)])
-        self._io = np.zeros(len(Io), np.uint64)
-        self._io_address = self._io.ctypes.data
+        self._scratch = aligned(0)
         self._buffers = OutputBuffers()
         self._state = LoadedState(program, self._memory)
         self._state.load(initial(program))
@@ -64,54 +61,18 @@ class CompiledEngine:
         With `out` the result lies in these buffers, until they are used again; without, it is a
         copy of its own.
         """
-        buffers = out or self._buffers
-        self._enter(batch)
-        num = len(batch)
-        while self._run_from(buffers) < num:
-            self._make_room(batch, buffers)
-        io = self._io
-        result = buffers.batch(int(io[Io.OUT_NUM_BYTES]), int(io[Io.OUT_NUM_FRAMES]))
+        if self._scratch_head:
+            self._reserve_scratch(batch)
+        copies, now_us = self._state.max_copies, self._clock()
+        buffers = self._buffers if out is None else out
+        result = self._caller.process(batch, buffers, copies=copies, now_us=now_us)
         return result if out is not None else _own(result)
 
     def update(self, state: Snapshot) -> None:
         self._state.load(state)
 
-    def _enter(self, batch: Batch) -> None:
-        """Tell the code where the batch is."""
-        arrays = (
-            np.ascontiguousarray(batch.data),
-            np.ascontiguousarray(batch.offset, np.int64),
-            np.ascontiguousarray(batch.length, np.int32),
-            np.ascontiguousarray(batch.port, np.int32),
-        )
-        self._batch = arrays  # alive while the code runs
-        io = self._io
-        io[: len(arrays)] = [array.ctypes.data for array in arrays]
-        io[Io.IN_FIRST], io[Io.IN_END] = 0, len(batch)
-        io[Io.OUT_NUM_BYTES] = io[Io.OUT_NUM_FRAMES] = 0
-        io[Io.MAX_COPIES] = self._state.max_copies
-        io[Io.CLOCK_US] = self._clock()
-        if self._scratch_head:
-            self._reserve_scratch(batch)
-
-    def _run_from(self, buffers: OutputBuffers) -> int:
-        """Process frames from IN_FIRST on until the buffers are full; returns the next frame."""
-        io = self._io
-        arrays = (buffers.data, buffers.offset, buffers.length, buffers.port)
-        io[Io.OUT_DATA : Io.OUT_PORT + 1] = [array.ctypes.data for array in arrays]
-        io[Io.OUT_ROOM_BYTES], io[Io.OUT_ROOM_FRAMES] = buffers.room
-        following: int = self._run(self._io_address)
-        io[Io.IN_FIRST] = following
-        return following
-
-    def _make_room(self, batch: Batch, buffers: OutputBuffers) -> None:
-        """Grow so that at least the next frame can be processed."""
-        io, copies = self._io, self._state.max_copies
-        longest = int(batch.length[int(io[Io.IN_FIRST])]) + self._added
-        used_bytes, used_frames = int(io[Io.OUT_NUM_BYTES]), int(io[Io.OUT_NUM_FRAMES])
-        buffers.grow(used_bytes + copies * longest, used_frames + copies)
-
     def _reserve_scratch(self, batch: Batch) -> None:
+        """Have room for the longest frame behind what a calculation puts before the payload."""
         longest = int(batch.length.max(initial=0)) + self._scratch_head
         if len(self._scratch) < longest:
             self._scratch = aligned(2 * longest)
