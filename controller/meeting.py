@@ -13,6 +13,7 @@ A meeting is one life of a job, from its first join to its last leave; it gets o
 1. What contradicts the job file is refused, and only the caller hears of it.
 2. What contradicts another rank ends the meeting: nobody can tell which of the two is right.
 3. A rank that joins the next meeting has left the running one.
+4. A rank of a running job watches; one that never begins to is lost after WATCH_WITHIN_S.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Final
 
 from controller.address import Endpoint, ip_text, parse_ip
 from controller.deploy import Installed
@@ -27,6 +29,8 @@ from controller.errors import RefusedError
 from controller.job import Job
 from host_agent.rendezvous import Join, Ticket
 from host_agent.wire import INC_UDP_PORT
+
+WATCH_WITHIN_S: Final = 10.0
 
 
 class Stage(Enum):
@@ -43,13 +47,15 @@ class Meeting:
     """The ranks of one life of a job."""
 
     job: Job
-    deadline: float  # of GATHERING
+    deadline: float  # GATHERING: for the last join; RUNNING: for the last rank to watch
     stage: Stage = Stage.GATHERING
     joins: dict[int, Join] = field(default_factory=dict)
     installed: Installed | None = None
     generation: int = 0
-    gone: set[int] = field(default_factory=set)
+    gone: set[int] = field(default_factory=set)  # who left, and who was lost
+    left: set[int] = field(default_factory=set)
     watching: set[int] = field(default_factory=set)
+    silent: set[int] = field(default_factory=set)  # RUNNING: ranks that never watched
     ended: str = ""
 
     @property
@@ -78,19 +84,33 @@ class Meeting:
         if not self.missing:
             self.stage = Stage.INSTALLING
 
-    def run(self, installed: Installed) -> None:
+    def run(self, generation: int, now: float) -> None:
         """The switches hold the job."""
-        self.installed = installed
-        self.generation = installed.share.generation
+        self.generation = generation
         self.stage = Stage.RUNNING
+        self.silent = set(range(self.job.world_size))
+        self.deadline = now + WATCH_WITHIN_S
+
+    def watch(self, rank: int) -> None:
+        """A rank of a running job is there, perhaps again; but not after it said that it leaves."""
+        if rank in self.left:
+            return
+        self.watching.add(rank)
+        self.silent.discard(rank)
+        self.gone.discard(rank)
 
     def end(self, reason: str) -> None:
         """Nothing more happens here."""
         if self.stage is not Stage.ENDED:
             self.stage, self.ended = Stage.ENDED, reason
 
+    def leave(self, rank: int) -> None:
+        """A rank says that it takes no further part."""
+        self.left.add(rank)
+        self.lose(rank)
+
     def lose(self, rank: int) -> None:
-        """A rank left, or its process is gone."""
+        """A rank's process is gone, as far as can be seen."""
         if self.stage is Stage.GATHERING:
             self.joins.pop(rank, None)
             if not self.joins:
@@ -104,8 +124,13 @@ class Meeting:
         return min(limit_s, max(self.deadline - now, 0.0)) if waits else limit_s
 
     def expire(self, now: float) -> None:
-        """End a meeting that has waited too long, naming who is missing."""
-        if self.stage is Stage.GATHERING and now >= self.deadline:
+        """End a meeting that has waited too long, naming who is missing; give up silent ranks."""
+        if now < self.deadline:
+            return
+        if self.stage is Stage.RUNNING:
+            self.gone |= self.silent
+            self.silent = set()
+        if self.stage is Stage.GATHERING:
             missing = ", ".join(map(str, self.missing))
             ranks = "ranks" if len(self.missing) > 1 else "rank"
             self.end(f"job {self.job.name}: {ranks} {missing} did not join in time")
@@ -153,20 +178,21 @@ class Roster:
             self.next = Meeting(self.job, deadline=now + self.timeout_s)
         self.next.add(join)
         if self.current is not None:
-            self.current.lose(join.rank)
+            self.current.leave(join.rank)
         return self.next
 
-    def started(self, meeting: Meeting, installed: Installed) -> None:
+    def started(self, meeting: Meeting, installed: Installed, now: float) -> None:
         """The next meeting runs; the one before is over."""
-        meeting.run(installed)
+        meeting.installed = installed
+        meeting.run(installed.share.generation, now)
         if self.current is not None:
             self.current.end(f"job {self.job.name} goes on as generation {meeting.generation}")
         self.current, self.next = meeting, None
 
-    def adopt(self, generation: int) -> Meeting:
+    def adopt(self, generation: int, now: float) -> None:
         """Take over a job that an earlier controller put on the switches."""
-        self.current = Meeting(self.job, 0.0, stage=Stage.RUNNING, generation=generation)
-        return self.current
+        self.current = Meeting(self.job, deadline=now)
+        self.current.run(generation, now)
 
     def meetings(self) -> Iterator[Meeting]:
         """Yield the meetings that have not ended."""

@@ -78,9 +78,12 @@ class Rendezvous:
             reason = f"job {watch.job} is not installed under generation {watch.generation}"
             return Notice(gone=(), ended=reason)
         with self._changed:
-            self._come_back(meeting, watch.rank)
-            while self._is_quiet(meeting, watch) and alive():
+            if meeting.stage is Stage.RUNNING:
+                meeting.watch(watch.rank)
+                self._changed.notify_all()
+            while _is_quiet(meeting, watch) and alive():
                 self._changed.wait(POLL_S)
+                meeting.expire(time.monotonic())
             meeting.watching.discard(watch.rank)
             if not alive() and meeting.stage is Stage.RUNNING:
                 meeting.lose(watch.rank)
@@ -95,7 +98,7 @@ class Rendezvous:
         meeting = self._find(roster, leave.generation)
         if meeting is not None:
             with self._changed:
-                meeting.lose(leave.rank)
+                meeting.leave(leave.rank)
                 self._changed.notify_all()
             self._clear(roster, meeting)
         return Left()
@@ -137,7 +140,7 @@ class Rendezvous:
                 if problem:
                     meeting.end(f"job {meeting.job.name} could not be installed: {problem}")
                 elif meeting.stage is Stage.INSTALLING:
-                    roster.started(meeting, installed)
+                    roster.started(meeting, installed, time.monotonic())
                 self._changed.notify_all()
 
     def _await_ticket(self, roster: Roster, meeting: Meeting, rank: int, alive: Alive) -> Ticket:
@@ -164,7 +167,7 @@ class Rendezvous:
             with self._changed:
                 on_all = len(found) == len(roster.job.switches)
                 if not _runs(roster) and on_all and held == {generation}:
-                    roster.adopt(generation)
+                    roster.adopt(generation, time.monotonic())
                 return _of_generation(roster, generation)
 
     def _clear(self, roster: Roster, meeting: Meeting) -> None:
@@ -182,15 +185,9 @@ class Rendezvous:
                 roster.current = None
             self._deployer.remove(roster.job)
 
-    def _come_back(self, meeting: Meeting, rank: int) -> None:
-        meeting.watching.add(rank)
-        if meeting.stage is Stage.RUNNING and rank in meeting.gone:
-            meeting.gone.discard(rank)
-            self._changed.notify_all()
 
-    def _is_quiet(self, meeting: Meeting, watch: Watch) -> bool:
-        running = meeting.stage is Stage.RUNNING
-        return running and tuple(sorted(meeting.gone)) == watch.gone
+def _is_quiet(meeting: Meeting, watch: Watch) -> bool:
+    return meeting.stage is Stage.RUNNING and tuple(sorted(meeting.gone)) == watch.gone
 
 
 def _runs(roster: Roster) -> bool:

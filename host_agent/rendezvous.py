@@ -23,6 +23,9 @@ from typing import Final, Self, TypeVar, get_type_hints
 import grpc
 
 SERVICE: Final = "incmoe.Rendezvous"
+# A restarted controller must see its ranks before it takes them for lost.
+CHANNEL_OPTIONS: Final = (("grpc.max_reconnect_backoff_ms", 2_000),)
+CONTROLLER_GONE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 REACH_S: Final = 10.0  # how long a controller may take to accept a connection
 
 
@@ -131,7 +134,11 @@ def _checked(kind: type[Message], name: str, hint: object, value: object) -> obj
     expected = next(python for annotated, python in PYTHON_TYPES.items() if annotated == hint)
     if type(value) is not expected:
         raise RendezvousError(f"{kind.__name__}.{name} is {value!r}, not {expected.__name__}")
-    return tuple(value) if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    if any(type(item) is not int for item in value):
+        raise RendezvousError(f"{kind.__name__}.{name} is {value!r}, not list of int")
+    return tuple(value)
 
 
 class Membership:
@@ -153,7 +160,7 @@ class Membership:
         with self._lock:
             return self._notice
 
-    def leave(self, *, timeout_s: float = 30.0) -> None:
+    def leave(self, *, timeout_s: float = 10.0) -> None:
         """Leave the job, once; raises RendezvousError when the controller does not take note."""
         with self._lock:
             if self._left:
@@ -179,7 +186,7 @@ class Membership:
                 return
             if call.exception() is None:
                 self._notice = decode(Notice, call.result())
-            elif _code(call.exception()) is not grpc.StatusCode.UNAVAILABLE:
+            elif _code(call.exception()) not in CONTROLLER_GONE:
                 self._notice = Notice(self._notice.gone, ended=_details(call.exception()))
             if not self._notice.ended:
                 self._watch_again()
@@ -206,7 +213,7 @@ def join(controller: str, request: Join, *, timeout_s: float = 120.0) -> Members
     Raises RendezvousError with the controller's reason, or naming the controller when it does not
     answer. The controller's own deadline names the ranks that are missing, so keep it the shorter.
     """
-    channel = grpc.insecure_channel(controller)
+    channel = grpc.insecure_channel(controller, CHANNEL_OPTIONS)
     try:
         grpc.channel_ready_future(channel).result(timeout=min(REACH_S, timeout_s))
         return Membership(channel, request, _call(channel, request, Ticket, timeout_s=timeout_s))
@@ -231,7 +238,8 @@ def _method(
 
 def _call(channel: grpc.Channel, message: Message, answer: type[M], *, timeout_s: float) -> M:
     try:
-        body = _method(channel, type(message))(encode(message), timeout=timeout_s)
+        method = _method(channel, type(message))
+        body = method(encode(message), timeout=timeout_s, wait_for_ready=True)
     except grpc.RpcError as error:
         raise RendezvousError(_details(error)) from None
     return decode(answer, body)

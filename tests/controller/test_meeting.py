@@ -43,8 +43,9 @@ def running(made: Roster, generation: int = 9) -> Meeting:
     """Let all ranks join, start, and watch."""
     for rank in range(3):
         meeting = made.join(join_of(rank), now=0)
-    made.started(meeting, installed(generation))
-    meeting.watching = {0, 1, 2}
+    made.started(meeting, installed(generation), now=0)
+    for rank in range(3):
+        meeting.watch(rank)
     return meeting
 
 
@@ -177,6 +178,29 @@ def test_a_rank_that_stopped_watching_without_a_word_may_join_again() -> None:
     meeting = running(made)
     meeting.watching.discard(1)
     assert made.join(join_of(1), now=0).stage is Stage.GATHERING
+
+
+def test_a_rank_that_never_watches_is_lost_in_time() -> None:
+    made = roster()
+    for rank in range(3):
+        meeting = made.join(join_of(rank), now=0)
+    made.started(meeting, installed(9), now=50)
+    meeting.watch(1)
+    meeting.expire(now=59.9)
+    assert meeting.gone == set()
+    meeting.watch(2)
+    meeting.watching.discard(2)
+    meeting.expire(now=60)
+    assert meeting.gone == {0}
+    meeting.watch(0)
+    assert meeting.gone == set()
+
+
+def test_a_late_watch_does_not_bring_back_a_rank_that_left() -> None:
+    meeting = running(roster())
+    meeting.leave(1)
+    meeting.watch(1)
+    assert meeting.gone == {1}
 
 
 def test_the_next_meeting_ends_the_one_before() -> None:
