@@ -10,9 +10,13 @@ import pytest
 
 from p4src import GEOMETRIES
 from tests.packet.device_fixture import NUM_PORTS, Switch
-from tests.packet.devices import Bmv2, Device, why_no_bmv2
+from tests.packet.devices import Bmv2, Device, Embedded, why_no_bmv2
 
-ENGINES: dict[str, Callable[..., Device]] = {"bmv2": Bmv2}
+ENGINES: dict[str, Callable[..., Device]] = {
+    "interpreter": partial(Embedded, engine="interpreter"),
+    "compiled": partial(Embedded, engine="compiled"),
+    "bmv2": Bmv2,
+}
 WHY_NOT: dict[str, Callable[[], str | None]] = {"bmv2": why_no_bmv2}
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from p4src import program
+from softswitch.ports.spec import PortSpec
+from softswitch.switch import Switch, SwitchConfig
 from tests import namespaces
 
 Output = dict[int, list[bytes]]
@@ -84,6 +86,40 @@ class Bmv2:
         self.taps.close()
         namespaces.ip("netns", "delete", self.name)
         shutil.rmtree(self.folder)
+
+
+class Embedded:
+    """The embedded switch with ports in memory; P4Runtime over loopback."""
+
+    device_id = 1
+
+    def __init__(self, *, ports: int, geometry: str, engine: str) -> None:
+        config = SwitchConfig(
+            ports=tuple(PortSpec(port, "memory") for port in range(1, ports + 1)),
+            grpc_address="127.0.0.1:0",
+            device_id=self.device_id,
+            engine=engine,
+        )
+        self.switch = Switch(config)
+        self.switch.start()
+        assert self.switch.grpc_address is not None
+        self.grpc = self.switch.grpc_address
+        self.taken: Output = {}
+
+    def inject(self, port: int, frame: bytes) -> None:
+        """Put a frame on the wire of a port, and let it through: ports are read in no order."""
+        self.switch.inject(port, frame)
+        for number, frames in self.switch.take_output().items():
+            self.taken.setdefault(number, []).extend(frames)
+
+    def take_output(self) -> Output:
+        """All frames that left since the last call."""
+        taken, self.taken = self.taken, {}
+        return taken
+
+    def close(self) -> None:
+        """Stop the switch."""
+        self.switch.stop()
 
 
 def why_no_bmv2() -> str | None:
