@@ -7,7 +7,6 @@ parser -> verify -> ingress -> copies -> [ egress -> update -> deparser ] for ea
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import llvmlite.ir as ll
 
@@ -42,7 +41,7 @@ def frame_function(module: ll.Module, source: Source) -> ll.Function:
     b.position_at_end(work)
     _ingress(ingress, io, port)
     copies = _copies(ingress, unicast)
-    fold(b, copies.count, v.i64(0), partial(_copy, ingress, egress, io, copies))
+    fold(b, copies.count, v.i64(0), CopyLoop(ingress, egress, io, copies))
     b.branch(done)
     b.position_at_end(done)
     b.ret_void()
@@ -117,38 +116,48 @@ def _copies(e: Emitter, unicast: ll.Value) -> Copies:
     )
 
 
-def _copy(
-    ingress: Emitter,
-    egress: Emitter,
-    io: ll.Value,
-    copies: Copies,
-    state: ll.Value,
-    index: ll.Value,
-) -> ll.Value:
-    """One copy through egress and out."""
-    b = egress.b
-    egress.abandon = egress.block("next copy")
-    start_copy(b, ingress.phv, egress.phv, egress.source.layout.egress)
-    for name in ("size", "limit"):
-        b.store(v.load(b, getattr(ingress.packet, name), 64), getattr(egress.packet, name))
-    replica = v.element(b, copies.first, index, REPLICA_BYTES)
-    port = v.load(b, replica, 32, align=4)
-    egress.write_intrinsic("egress_port", port)
-    egress.write_intrinsic("egress_rid", v.load(b, v.at(b, replica, 4), 32, align=4))
-    egress.write_intrinsic("instance_type", copies.instance_type)
-    egress.write_intrinsic("egress_spec", v.i64(DROP_PORT + 1))
-    egress.write_intrinsic("packet_length", v.load(b, egress.packet.size, 64))
-    for name in ("enq_timestamp", "egress_global_timestamp"):
-        egress.write_intrinsic(name, word(b, io, Io.CLOCK_US))
-    emit_pipeline(egress, egress.program.egress)
-    spec = egress.read_intrinsic("egress_spec", 32)
-    with egress.unless(b.icmp_unsigned("!=", spec, v.const(32, DROP_PORT))):
-        b.branch(egress.abandon)
-    update_checksums(egress)
-    _send(egress, io, port)
-    b.branch(egress.abandon)
-    b.position_at_end(egress.abandon)
-    return state
+@dataclass(frozen=True, slots=True)
+class CopyLoop:
+    """The body of the loop over a packet's copies: each goes through egress and out."""
+
+    ingress: Emitter
+    egress: Emitter
+    io: ll.Value
+    copies: Copies
+
+    def __call__(self, state: ll.Value, index: ll.Value) -> ll.Value:
+        e, b = self.egress, self.egress.b
+        e.abandon = e.block("next copy")
+        replica = v.element(b, self.copies.first, index, REPLICA_BYTES)
+        port = v.load(b, replica, 32, align=4)
+        self._begin(port, v.load(b, v.at(b, replica, 4), 32, align=4))
+        emit_pipeline(e, e.program.egress)
+        spec = e.read_intrinsic("egress_spec", 32)
+        with e.unless(b.icmp_unsigned("!=", spec, v.const(32, DROP_PORT))):
+            b.branch(e.abandon)
+        update_checksums(e)
+        _send(e, self.io, port)
+        b.branch(e.abandon)
+        b.position_at_end(e.abandon)
+        return state
+
+    def _begin(self, port: ll.Value, instance: ll.Value) -> None:
+        """The state that a copy enters egress with."""
+        e, b = self.egress, self.egress.b
+        start_copy(b, self.ingress.phv, e.phv, e.source.layout.egress)
+        for name in ("size", "limit"):
+            b.store(v.load(b, getattr(self.ingress.packet, name), 64), getattr(e.packet, name))
+        now = word(b, self.io, Io.CLOCK_US)
+        for name, value in (
+            ("egress_port", port),
+            ("egress_rid", instance),
+            ("instance_type", self.copies.instance_type),
+            ("egress_spec", v.i64(DROP_PORT + 1)),
+            ("packet_length", v.load(b, e.packet.size, 64)),
+            ("enq_timestamp", now),
+            ("egress_global_timestamp", now),
+        ):
+            e.write_intrinsic(name, value)
 
 
 def _send(e: Emitter, io: ll.Value, port: ll.Value) -> None:

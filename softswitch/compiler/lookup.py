@@ -97,8 +97,7 @@ def hash_key(b: ll.IRBuilder, key: ll.Value) -> ll.Value:
 def _scanned(e: Emitter, rows: RowLayout, key: SearchKey) -> ll.Value:
     """The first record, in order, that matches."""
     b, root = e.b, e.symbol(table_name(rows.table.name))
-    records = v.load_pointer(b, root)
-    count = v.load(b, v.at(b, root, 8), 64)
+    records, count = v.load_pointer(b, root), v.load(b, v.at(b, root, 8), 64)
     before = b.block
     head, compare, differs, done = (e.block(n) for n in ("head", "compare", "differs", "found"))
     b.branch(head)

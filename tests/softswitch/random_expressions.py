@@ -13,9 +13,10 @@ FIELDS = ((3, False), (5, True), (8, False), (16, True), (13, False), (32, False
 FIELDS += ((7, True), (64, False), (48, True), (9, False), (130, False), (256, True), (200, False))
 MAX_BITS = 700  # of any intermediate value
 INTRINSIC = (("ingress_port", 9), ("egress_spec", 9), ("egress_port", 9), ("mcast_grp", 16))
+INTRINSIC += (("egress_rid", 16), ("packet_length", 32), ("instance_type", 32))
 
 
-def _type(name: str, fields: tuple[tuple[str, int, bool], ...]) -> ir.HeaderType:
+def header_type(name: str, fields: tuple[tuple[str, int, bool], ...]) -> ir.HeaderType:
     made, offset = [], 0
     for field, bits, signed in fields:
         made.append(ir.Field(field, bits, signed, offset))
@@ -25,12 +26,12 @@ def _type(name: str, fields: tuple[tuple[str, int, bool], ...]) -> ir.HeaderType
     return ir.HeaderType(name, tuple(made), (offset + 7) // 8 * 8)
 
 
-IN = _type("in_t", tuple((f"f{i}", bits, signed) for i, (bits, signed) in enumerate(FIELDS)))
-STANDARD = _type("standard_metadata", tuple((name, bits, False) for name, bits in INTRINSIC))
+IN = header_type("in_t", tuple((f"f{i}", bits, signed) for i, (bits, signed) in enumerate(FIELDS)))
+STANDARD = header_type("standard_metadata", tuple((name, bits, False) for name, bits in INTRINSIC))
 ERRORS = ("NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "ParserTimeout")
 
 
-def _ref(header: str, kind: ir.HeaderType, field: str) -> ir.FieldRef:
+def ref_to(header: str, kind: ir.HeaderType, field: str) -> ir.FieldRef:
     found = kind.field(field)
     return ir.FieldRef(ir.HeaderNamed(header), field, found.bits, found.signed)
 
@@ -66,7 +67,7 @@ class Expressions:
         if self.random.random() < 0.3:
             return ir.Const(self.random.choice([0, 1, 2, 7, 8, -1, -5, 255, 1 << 40]))
         field = self.random.choice(IN.fields)
-        return _ref("in", IN, field.name)
+        return ref_to("in", IN, field.name)
 
     def _binary(self, depth: int) -> ir.IntExpr:
         op = self.random.choice(list(BINARY))
@@ -109,7 +110,7 @@ def program(seed: int, *, depth: int = 4) -> ir.Program:
     """Each field of `in` gets a random expression over the fields as they arrived."""
     make = Expressions(seed)
     out = [
-        ir.Assign(_ref("out", IN, field.name), make.integer(depth))
+        ir.Assign(ref_to("out", IN, field.name), make.integer(depth))
         for field in IN.fields
         if field.name != "_padding"
     ]
@@ -139,7 +140,7 @@ def _around(action: ir.Action) -> ir.Program:
         name="expressions",
         headers={name: ir.Header(name, kind, meta) for name, kind, meta in names},
         stacks={},
-        intrinsic={n: _ref("standard_metadata", STANDARD, n) for n, _ in INTRINSIC},
+        intrinsic={n: ref_to("standard_metadata", STANDARD, n) for n, _ in INTRINSIC},
         errors={name: code for code, name in enumerate(ERRORS)},
         enums={},
         start_state="start",

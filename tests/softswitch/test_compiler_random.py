@@ -10,9 +10,11 @@ import pytest
 
 import p4src
 from softswitch.bmv2_json import load
-from softswitch.state import ControlState
+from softswitch.state import Change, ControlState, GroupUpdate, Replica
 from tests.softswitch.differential import Pair
 from tests.softswitch.random_expressions import IN, program
+from tests.softswitch.random_headers import GROUP
+from tests.softswitch.random_headers import program as headers_moved
 from tests.softswitch.random_traffic import Generator
 
 HERE = Path(__file__).parent
@@ -49,3 +51,14 @@ def test_random_expressions_have_the_same_value(seed: int) -> None:
     frames = [pick.randbytes(size) for _ in range(12)]
     frames += [bytes(pick.choice([0, 1, 128, 255]) for _ in range(size)) for _ in range(12)]
     Pair(program(seed)).run([(1, frame) for frame in frames])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_copies_with_headers_moved_about_are_the_same(seed: int) -> None:
+    """Headers that are referred to in the packet, written, shared by copies, shifted in stacks."""
+    pick = random.Random(seed)
+    moved = headers_moved(seed)
+    pair = Pair(moved)
+    replicas = tuple(Replica(port, port) for port in (1, 2, 3))
+    pair.update(ControlState(moved).apply([GroupUpdate(Change.INSERT, GROUP, replicas)]))
+    pair.run([(1, pick.randbytes(size)) for size in (40, 50, 36, 31, 20, 12, 3, 0) * 3])
