@@ -37,11 +37,8 @@ def switch_lines(address: str, state: SwitchState, names: list[str]) -> Iterator
     """Describe all jobs on a switch, or those of the given names or numbers."""
     jobs = state.jobs().values()
     shown = [job for job in jobs if not names or {job.name, str(job.id)} & set(names)]
-    yield (
-        f"switch {address}: {len(shown)} of {len(jobs)} jobs"
-        if names
-        else (f"switch {address}: {len(jobs)} jobs")
-    )
+    total = f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'}"
+    yield f"switch {address}: {f'{len(shown)} of ' if names else ''}{total}"
     for job in shown:
         yield from (f"  {line}" for line in job_lines(job, state))
     plain = [row for table in tables.FORWARD_TABLES for row in state.rows(table)]
