@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multicast groups, counters, registers and value sets over P4Runtime."""
+
+import pytest
+from p4.v1 import p4runtime_pb2 as p4
+
+from tests.softswitch.p4runtime.controller import DELETE, INSERT, MODIFY, exact, key
+
+
+class TestGroups:
+    def group(self, number, *replicas, metadata=b""):
+        entity = p4.Entity()
+        group = entity.packet_replication_engine_entry.multicast_group_entry
+        group.multicast_group_id = number
+        group.metadata = metadata
+        for port, instance in replicas:
+            group.replicas.add(egress_port=port, instance=instance)
+        return entity
+
+    def test_a_group_copies_to_its_ports_until_it_is_deleted(self, ctl):
+        ctl.write(
+            (INSERT, exact(ctl, b"\x05", ("replicate", b"\x21"))),
+            (INSERT, self.group(0x21, (2, 1), (3, 1), (3, 2))),
+        )
+        ctl.switch.inject(1, key(0, 5))
+        assert ctl.switch.take_output() == {2: [key(0, 5)], 3: [key(0, 5)] * 2}
+        ctl.write((MODIFY, self.group(0x21, (1, 0))))
+        ctl.switch.inject(1, key(0, 5))
+        assert ctl.switch.take_output() == {1: [key(0, 5)]}
+        ctl.write((DELETE, self.group(0x21)))
+        ctl.switch.inject(1, key(0, 5))
+        assert ctl.switch.take_output() == {}
+
+    def test_groups_are_read_one_or_all_as_they_were_written(self, ctl):
+        first, second = self.group(7, (1, 1), metadata=b"m"), self.group(9, (2, 0), (1, 5))
+        ctl.write((INSERT, second), (INSERT, first))
+        assert ctl.read(self.group(0)) == [first, second]
+        assert ctl.read(self.group(9)) == [second]
+
+    def test_ports_can_be_byte_strings(self, ctl):
+        entity = self.group(7)
+        group = entity.packet_replication_engine_entry.multicast_group_entry
+        group.replicas.add(port=b"\x02", instance=1)
+        ctl.write((INSERT, entity))
+        assert ctl.read(self.group(7)) == [entity]
+
+    @pytest.mark.parametrize(
+        ("change", "number", "replicas", "code"),
+        [
+            (INSERT, 7, [(1, 1)], "ALREADY_EXISTS"),
+            (MODIFY, 8, [(1, 1)], "NOT_FOUND"),
+            (DELETE, 8, [], "NOT_FOUND"),
+            (INSERT, 0, [(1, 1)], "INVALID_ARGUMENT"),
+            (INSERT, 8, [(1, 1), (1, 1)], "INVALID_ARGUMENT"),
+            (INSERT, 8, [(512, 1)], "INVALID_ARGUMENT"),
+            (INSERT, 1 << 16, [(1, 1)], "INVALID_ARGUMENT"),
+        ],
+    )
+    def test_wrong_groups_are_refused(self, ctl, change, number, replicas, code):
+        ctl.write((INSERT, self.group(7, (1, 1))))
+        assert [r[1] for r in ctl.refused((change, self.group(number, *replicas)))] == [code]
+        assert ctl.read(self.group(0)) == [self.group(7, (1, 1))]
+
+    def test_clone_sessions_are_not_supported(self, ctl):
+        entity = p4.Entity()
+        entity.packet_replication_engine_entry.clone_session_entry.session_id = 1
+        assert [r[1] for r in ctl.refused((INSERT, entity))] == ["UNIMPLEMENTED"]
+
+
+class TestCells:
+    def counter(self, ctl, index=None, packets=0, num_bytes=0):
+        entity = p4.Entity()
+        entity.counter_entry.counter_id = ctl.id("counters", "seen")
+        if index is not None:
+            entity.counter_entry.index.index = index
+        entity.counter_entry.data.packet_count = packets
+        entity.counter_entry.data.byte_count = num_bytes
+        return entity
+
+    def direct(self, ctl, a=None, packets=0, num_bytes=0):
+        entity = p4.Entity()
+        entry = exact(ctl, a, None) if a else ctl.entry("by_exact")
+        entity.direct_counter_entry.table_entry.CopyFrom(entry.table_entry)
+        entity.direct_counter_entry.data.packet_count = packets
+        entity.direct_counter_entry.data.byte_count = num_bytes
+        return entity
+
+    def register(self, ctl, index=None, value=None):
+        entity = p4.Entity()
+        entity.register_entry.register_id = ctl.id("registers", "cells")
+        if index is not None:
+            entity.register_entry.index.index = index
+        if value is not None:
+            entity.register_entry.data.bitstring = value
+        return entity
+
+    def test_counters_count_and_are_read_by_index_or_whole(self, ctl):
+        ctl.result(3, 1)
+        ctl.result(3, 2)
+        assert ctl.read(self.counter(ctl, 3)) == [self.counter(ctl, 3, 2, 24)]
+        whole = ctl.read(self.counter(ctl))
+        assert [e.counter_entry.data.packet_count for e in whole] == [0, 0, 0, 2, 0, 0, 0, 0]
+        assert ctl.read(p4.Entity(counter_entry=p4.CounterEntry())) == whole
+
+    def test_counters_are_set_one_or_all(self, ctl):
+        ctl.write((MODIFY, self.counter(ctl, None, 5, 50)), (MODIFY, self.counter(ctl, 3, 1, 2)))
+        ctl.result(3)
+        whole = [
+            (e.counter_entry.data.packet_count, e.counter_entry.data.byte_count)
+            for e in ctl.read(self.counter(ctl))
+        ]
+        assert whole == [(5, 50)] * 3 + [(2, 14)] + [(5, 50)] * 4
+
+    def test_direct_counters_follow_their_entries(self, ctl):
+        ctl.write((INSERT, exact(ctl, b"\x01")), (INSERT, exact(ctl, b"\x02")))
+        for a in (1, 1, 2, 9):
+            ctl.result(0, a)
+        counts = [e.direct_counter_entry.data.packet_count for e in ctl.read(self.direct(ctl))]
+        assert counts == [2, 1]
+        [one] = ctl.read(self.direct(ctl, b"\x01"))
+        assert one.direct_counter_entry.data == p4.CounterData(packet_count=2, byte_count=24)
+        asked = ctl.entry("by_exact", counter_data=p4.CounterData())
+        counts = [e.table_entry.counter_data.packet_count for e in ctl.read(asked)]
+        assert counts == [2, 1]
+        default = ctl.entry("by_exact", is_default_action=True, counter_data=p4.CounterData())
+        [miss] = ctl.read(default)
+        assert miss.table_entry.counter_data.packet_count == 1
+
+    def test_direct_counters_can_be_set_with_the_entry_or_alone(self, ctl):
+        start = p4.CounterData(packet_count=10, byte_count=100)
+        ctl.write(
+            (INSERT, exact(ctl, b"\x01", counter_data=start)),
+            (INSERT, exact(ctl, b"\x02")),
+            (MODIFY, self.direct(ctl, b"\x02", 7, 70)),
+        )
+        ctl.result(0, 1)
+        data = [e.direct_counter_entry.data for e in ctl.read(self.direct(ctl))]
+        assert data == [
+            p4.CounterData(packet_count=11, byte_count=112),
+            p4.CounterData(packet_count=7, byte_count=70),
+        ]
+
+    def test_registers_are_read_and_written(self, ctl):
+        ctl.result(5, 2, 0x1234)
+        assert ctl.read(self.register(ctl, 2)) == [self.register(ctl, 2, b"\x12\x34")]
+        ctl.write(
+            (MODIFY, self.register(ctl, 2, b"\xff" * 16)), (MODIFY, self.register(ctl, 0, b"\7"))
+        )
+        ctl.result(5, 2, 2)
+        values = [e.register_entry.data.bitstring for e in ctl.read(self.register(ctl))]
+        assert values == [b"\x07", b"\x00", b"\x01", b"\x00"]
+
+    def test_an_index_or_value_out_of_range_is_refused(self, ctl):
+        refused = ctl.refused(
+            (MODIFY, self.counter(ctl, 8)),
+            (MODIFY, self.counter(ctl, -1)),
+            (MODIFY, self.register(ctl, 4, b"\x01")),
+            (MODIFY, self.register(ctl, 0, b"\x01" + b"\x00" * 16)),
+            (MODIFY, self.register(ctl, 0)),
+            (INSERT, self.counter(ctl, 0)),
+            (MODIFY, self.direct(ctl, b"\x05")),
+        )
+        codes = ["OUT_OF_RANGE"] * 4 + ["INVALID_ARGUMENT"] * 2 + ["NOT_FOUND"]
+        assert [code for _, code, _ in refused] == codes
+
+    def test_a_value_set_is_written_whole(self, ctl):
+        entity = p4.Entity()
+        entity.value_set_entry.value_set_id = ctl.id("value_sets", "refused")
+        assert ctl.result(3, 1) == (1, 11)
+        for value in (3, 9):
+            entity.value_set_entry.members.add().match.add(field_id=1).exact.value = bytes([value])
+        ctl.write((MODIFY, entity))
+        assert ctl.result(3, 1) == (2, 0xBAD)
+        assert ctl.read(entity) == [entity]
+        del entity.value_set_entry.members[:]
+        ctl.write((MODIFY, entity))
+        assert ctl.result(3, 1) == (1, 11)
+        assert [r[1] for r in ctl.refused((INSERT, entity))] == ["INVALID_ARGUMENT"]

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forwarding pipeline over P4Runtime: verified, saved, committed, reconciled, given back."""
+
+import grpc
+import pytest
+from p4.v1 import p4runtime_pb2 as p4
+from p4runtime_sh.p4runtime import P4RuntimeException
+
+from tests.softswitch.p4runtime.controller import DEVICE, INSERT, JSON, exact, key
+
+SET = p4.SetForwardingPipelineConfigRequest
+GET = p4.GetForwardingPipelineConfigRequest
+
+
+class TestPipeline:
+    def set(self, ctl, action, config=True, **fields):
+        request = SET(device_id=DEVICE, action=action, **fields)
+        request.election_id.low = 1
+        if config:
+            request.config.p4info.CopyFrom(ctl.info)
+            request.config.p4_device_config = JSON.read_bytes()
+            request.config.cookie.cookie = 77
+        return ctl.client.stub.SetForwardingPipelineConfig(request)
+
+    def code(self, call, *args, **fields):
+        with pytest.raises(grpc.RpcError) as error:
+            call(*args, **fields)
+        return error.value.code().name, error.value.details()
+
+    def get(self, ctl, kind):
+        return ctl.client.stub.GetForwardingPipelineConfig(
+            GET(device_id=DEVICE, response_type=kind)
+        )
+
+    def test_before_a_pipeline_everything_is_a_failed_precondition(self, bare):
+        message = "no forwarding pipeline is configured"
+        expected = ("FAILED_PRECONDITION", message)
+        assert self.code(bare.read, p4.Entity(table_entry=p4.TableEntry())) == expected
+        assert self.code(self.get, bare, GET.ALL) == expected
+        assert self.code(bare.write, (INSERT, exact(bare, b"\x01"))) == expected
+        bare.switch.inject(1, key(0))
+        assert bare.switch.take_output() == {}
+        assert bare.switch.stats()["dropped"] == {"no_pipeline": 1}
+
+    def test_verify_changes_nothing(self, bare):
+        self.set(bare, SET.VERIFY)
+        assert self.code(self.get, bare, GET.ALL)[0] == "FAILED_PRECONDITION"
+
+    def test_a_saved_pipeline_is_used_from_commit_on(self, bare):
+        assert self.code(self.set, bare, SET.COMMIT, config=False)[0] == "FAILED_PRECONDITION"
+        self.set(bare, SET.VERIFY_AND_SAVE)
+        assert self.code(self.get, bare, GET.ALL)[0] == "FAILED_PRECONDITION"
+        self.set(bare, SET.COMMIT, config=False)
+        assert bare.result(3, 1) == (1, 11)
+
+    def test_commit_starts_afresh_and_reconcile_keeps_the_state(self, bare):
+        self.set(bare, SET.VERIFY_AND_COMMIT)
+        entity = exact(bare, b"\x01", ("result", b"\x2a"), metadata=b"kept")
+        bare.write((INSERT, entity))
+        self.set(bare, SET.RECONCILE_AND_COMMIT)
+        assert bare.read(bare.entry("by_exact")) == [entity]
+        assert bare.result(0, 1) == (1, 42)
+        self.set(bare, SET.VERIFY_AND_COMMIT)
+        assert bare.read(bare.entry("by_exact")) == []
+        assert bare.result(0, 1) == (1, 0xDEAD)
+
+    def test_the_configuration_is_given_back_as_asked(self, bare):
+        self.set(bare, SET.VERIFY_AND_COMMIT)
+        parts = {
+            kind: self.get(bare, kind).config
+            for kind in (
+                GET.ALL,
+                GET.COOKIE_ONLY,
+                GET.P4INFO_AND_COOKIE,
+                GET.DEVICE_CONFIG_AND_COOKIE,
+            )
+        }
+        assert {config.cookie.cookie for config in parts.values()} == {77}
+        assert [c.p4info == bare.info for c in parts.values()] == [True, False, True, False]
+        text = JSON.read_bytes()
+        assert [c.p4_device_config == text for c in parts.values()] == [True, False, False, True]
+
+    def test_a_bad_pipeline_is_refused_and_the_old_one_stays(self, ctl):
+        request = SET(device_id=DEVICE, action=SET.VERIFY_AND_COMMIT)
+        request.election_id.low = 1
+        send = ctl.client.stub.SetForwardingPipelineConfig
+        code, message = self.code(send, request)
+        assert (code, message) == ("INVALID_ARGUMENT", "the configuration has no P4Info")
+        request.config.p4info.CopyFrom(ctl.info)
+        for config in (b"", b"\xff\xfe", b"[]", b"{}", b"not json"):
+            request.config.p4_device_config = config
+            code, message = self.code(send, request)
+            assert code == "INVALID_ARGUMENT"
+            assert message.startswith(("the device configuration", "program"))
+        request.config.p4_device_config = JSON.read_bytes()
+        request.config.p4info.tables[0].preamble.name = "Receive.other"
+        code, message = self.code(send, request)
+        assert code == "INVALID_ARGUMENT"
+        assert "Receive.other" in message
+        assert ctl.result(3, 1) == (1, 11)
+
+    def test_an_unknown_action_is_refused(self, bare):
+        assert self.code(self.set, bare, SET.UNSPECIFIED)[0] == "INVALID_ARGUMENT"
+
+    def test_another_device_is_not_found(self, ctl):
+        message = "device 4 is not here, this is device 3"
+        read = p4.ReadRequest(device_id=4)
+        assert self.code(list, ctl.client.stub.Read(read)) == ("NOT_FOUND", message)
+        write = p4.WriteRequest(device_id=4)
+        assert self.code(ctl.client.stub.Write, write) == ("NOT_FOUND", message)
+        get = GET(device_id=4)
+        assert self.code(ctl.client.stub.GetForwardingPipelineConfig, get)[0] == "NOT_FOUND"
+
+    def test_reading_what_is_not_there_is_an_error(self, ctl):
+        for entity in (
+            p4.Entity(table_entry=p4.TableEntry(table_id=42)),
+            p4.Entity(counter_entry=p4.CounterEntry(counter_id=42)),
+            p4.Entity(register_entry=p4.RegisterEntry(register_id=42)),
+        ):
+            assert self.code(ctl.read, entity)[0] == "NOT_FOUND"
+        assert self.code(ctl.read, p4.Entity())[0] == "INVALID_ARGUMENT"
+        meter = p4.Entity(meter_entry=p4.MeterEntry())
+        assert self.code(ctl.read, meter)[0] == "UNIMPLEMENTED"
+
+    def test_the_api_version_is_that_of_the_messages(self, bare):
+        assert bare.client.api_version() == "1.4.1"
+
+    def test_the_shells_own_calls_work(self, ctl):
+        assert ctl.client.get_p4info() == ctl.info
+        ctl.client.device_id = 9
+        with pytest.raises(P4RuntimeException, match="NOT_FOUND"):
+            ctl.client.get_p4info()
