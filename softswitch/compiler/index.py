@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,20 +16,30 @@ from softswitch.state import Entry, TableState
 
 
 @dataclass(frozen=True)
-class TableData:
-    """One version of a table: the index, the number the lookup needs with it (a slot mask or a
-    count) and the rows.
+class Index:
+    """How rows are found: slots or records, the slots' mask or the records' number, and, for lpm
+    tables, the masks in use.
     """
 
-    state: TableState
-    index: Words
+    entries: Words
     extent: int
+    masks: Words
+
+
+@dataclass(frozen=True)
+class TableData:
+    """One version of a table."""
+
+    state: TableState
     rows: npt.NDArray[np.uint8]
+    index: Index
 
     @property
     def root(self) -> list[int]:
         """The words by which compiled code finds it."""
-        return [self.index.ctypes.data, self.extent, self.rows.ctypes.data]
+        index = self.index
+        start, masks = index.entries.ctypes.data, index.masks.ctypes.data
+        return [self.rows.ctypes.data, start, index.extent, masks, len(index.masks)]
 
 
 def table_data(layout: RowLayout, state: TableState, cells: Mapping[int, int]) -> TableData:
@@ -39,9 +49,7 @@ def table_data(layout: RowLayout, state: TableState, cells: Mapping[int, int]) -
     rows[0] = _row(layout, state.default, 0)
     for number, entry in enumerate(entries, start=1):
         rows[number] = _row(layout, entry.call, cells.get(entry.id, 0))
-    build = _hash_index if layout.is_hashed else _scan_index
-    index, extent = build(layout, entries)
-    return TableData(state, index, extent, rows)
+    return TableData(state, rows, INDEXES[layout.table.kind](layout, entries))
 
 
 def _row(layout: RowLayout, call: ir.ActionCall, cell: int) -> npt.NDArray[np.uint8]:
@@ -63,15 +71,35 @@ def words_of(values: Sequence[int], num: int) -> Words:
     return np.frombuffer(raw, np.uint64).reshape(len(values), num)
 
 
-# --- exact
+# --- hashed
 
 
-def _hash_index(layout: RowLayout, entries: Sequence[Entry]) -> tuple[Words, int]:
-    keys = words_of([_concatenate(layout, entry)[0] for entry in entries], layout.key_words)
-    num_slots = 1 << max(2 * len(entries), 1).bit_length()
-    slots = np.zeros((num_slots, layout.entry_words), np.uint64)
-    _insert(slots, keys, np.arange(1, len(entries) + 1, dtype=np.uint64))
-    return slots, num_slots - 1
+def _exact_index(layout: RowLayout, entries: Sequence[Entry]) -> Index:
+    keys = [_concatenate(layout, entry)[0] for entry in entries]
+    return _hash_index(words_of(keys, layout.slot_key_words), _no_masks(layout))
+
+
+def _lpm_index(layout: RowLayout, entries: Sequence[Entry]) -> Index:
+    """A longer prefix has the larger mask: exact keys beside the prefix have all bits set."""
+    values = [_concatenate(layout, entry) for entry in entries]
+    masks = sorted({mask for _, mask in values}, reverse=True)
+    number = {mask: index for index, mask in enumerate(masks)}
+    up = 64 * layout.key_words
+    keys = [number[mask] << up | value for value, mask in values]
+    in_use = words_of(masks, layout.key_words)
+    return _hash_index(words_of(keys, layout.slot_key_words), in_use)
+
+
+def _no_masks(layout: RowLayout) -> Words:
+    return words_of([], layout.key_words)
+
+
+def _hash_index(keys: Words, masks: Words) -> Index:
+    """Slots for keys [row - 1, words]."""
+    num_slots = 1 << max(2 * len(keys), 1).bit_length()
+    slots = np.zeros((num_slots, keys.shape[1] + 1), np.uint64)
+    _insert(slots, keys, np.arange(1, len(keys) + 1, dtype=np.uint64))
+    return Index(slots, num_slots - 1, masks)
 
 
 def _insert(slots: Words, keys: Words, rows: Words) -> None:
@@ -102,19 +130,11 @@ def hash_keys(keys: Words) -> Words:
 # --- in order of precedence
 
 
-def _scan_index(layout: RowLayout, entries: Sequence[Entry]) -> tuple[Words, int]:
-    numbers = sorted(range(len(entries)), key=lambda i: _precedence(layout.table, entries[i]))
+def _scan_index(layout: RowLayout, entries: Sequence[Entry]) -> Index:
+    numbers = sorted(range(len(entries)), key=lambda i: (-entries[i].priority, entries[i].id))
     records = [_record(layout, entries[i], i + 1) for i in numbers]
-    index = np.array(records, np.uint64).reshape(len(records), layout.entry_words)
-    return index, len(records)
-
-
-def _precedence(table: ir.Table, entry: Entry) -> tuple[int, int]:
-    """Sorts the entry that wins first."""
-    if table.has_priorities:
-        return -entry.priority, entry.id
-    prefixes = (match.prefix_bits for match in entry.matches if isinstance(match, ir.Lpm))
-    return -sum(prefixes), entry.id
+    index = np.array(records, np.uint64).reshape(len(records), layout.record_words)
+    return Index(index, len(records), _no_masks(layout))
 
 
 def _record(layout: RowLayout, entry: Entry, row: int) -> list[int]:
@@ -151,3 +171,11 @@ def masked(match: ir.Match, bits: int) -> tuple[int, int]:
         return match.value, whole & ~(whole >> match.prefix_bits)
     assert isinstance(match, ir.Ternary)
     return match.value, match.mask
+
+
+INDEXES: dict[ir.MatchKind, Callable[[RowLayout, Sequence[Entry]], Index]] = {
+    ir.MatchKind.EXACT: _exact_index,
+    ir.MatchKind.LPM: _lpm_index,
+    ir.MatchKind.TERNARY: _scan_index,
+    ir.MatchKind.RANGE: _scan_index,
+}

@@ -33,8 +33,7 @@ def find_row(e: Emitter, rows: RowLayout) -> ll.Value:
 
 
 def row_address(e: Emitter, rows: RowLayout, row: ll.Value) -> ll.Value:
-    base = v.load_pointer(e.b, v.at(e.b, e.symbol(table_name(rows.table.name)), 16))
-    return v.element(e.b, base, row, rows.stride)
+    return v.element(e.b, _root(e, rows, 0), row, rows.stride)
 
 
 def _masked(e: Emitter, rows: RowLayout) -> ll.Value | None:
@@ -58,25 +57,69 @@ def _whole_words(e: Emitter, key: ir.Key) -> ll.Value:
     return v.resize(e.b, _field(e, key), 64 * num_words(key.bits))
 
 
-def _hashed(e: Emitter, rows: RowLayout, key: SearchKey) -> ll.Value:
-    """Linear probing from the key's hash to the key or an empty slot."""
-    b, root = e.b, e.symbol(table_name(rows.table.name))
+def _exact(e: Emitter, rows: RowLayout, key: SearchKey) -> ll.Value:
     assert key.masked is not None, "an exact table has exact keys only"
-    slots = v.load_pointer(b, root)
-    mask = v.load(b, v.at(b, root, 8), 64)
-    start = b.and_(hash_key(b, key.masked), mask)
+    return _probe(e, rows, key.masked)
+
+
+def _longest_prefix(e: Emitter, rows: RowLayout, key: SearchKey) -> ll.Value:
+    """The key under one mask after the other until there is a slot for it."""
+    assert key.masked is not None, "an lpm table has no range"
+    b, width = e.b, key.masked.type.width
+    masks, count = _root(e, rows, 3), _root_word(e, rows, 4)
     before = b.block
-    probe, differs, done = (e.block(name) for name in ("probe", "differs", "found"))
+    head, look, shorter, done = (e.block(n) for n in ("head", "look", "shorter", "found"))
+    b.branch(head)
+    b.position_at_end(head)
+    number = b.phi(v.I64)
+    number.add_incoming(v.i64(0), before)
+    b.cbranch(b.icmp_unsigned("<", number, count), look, done)
+    b.position_at_end(look)
+    mask = v.load(b, v.element(b, masks, number, width // 8), width, align=8)
+    prefix = v.resize(b, b.and_(key.masked, mask), width + 64)
+    which = b.shl(v.resize(b, number, width + 64), v.const(width + 64, width))
+    row = _probe(e, rows, b.or_(prefix, which))
+    looked = b.block
+    b.cbranch(b.icmp_unsigned("!=", row, v.i64(0)), done, shorter)
+    b.position_at_end(shorter)
+    number.add_incoming(b.add(number, v.i64(1)), shorter)
+    b.branch(head)
+    b.position_at_end(done)
+    return _either(b, (v.i64(0), head), (row, looked))
+
+
+def _either(b: ll.IRBuilder, *incoming: tuple[ll.Value, ll.Block]) -> ll.Value:
+    phi = b.phi(incoming[0][0].type)
+    for value, block in incoming:
+        phi.add_incoming(value, block)
+    return phi
+
+
+def _root_word(e: Emitter, rows: RowLayout, index: int) -> ll.Value:
+    """One of the words that index.py keeps for the table."""
+    return v.load(e.b, v.at(e.b, e.symbol(table_name(rows.table.name)), 8 * index), 64)
+
+
+def _root(e: Emitter, rows: RowLayout, index: int) -> ll.Value:
+    return v.load_pointer(e.b, v.at(e.b, e.symbol(table_name(rows.table.name)), 8 * index))
+
+
+def _probe(e: Emitter, rows: RowLayout, key: ll.Value) -> ll.Value:
+    """From the key's hash on to the key or an empty slot; the row there."""
+    b = e.b
+    slots, mask = _root(e, rows, 1), _root_word(e, rows, 2)
+    size = key.type.width // 8
+    start = b.and_(hash_key(b, key), mask)
+    before = b.block
+    probe, differs, done = (e.block(name) for name in ("probe", "differs", "probed"))
     b.branch(probe)
     b.position_at_end(probe)
     slot = b.phi(v.I64)
     slot.add_incoming(start, before)
-    address = v.element(b, slots, slot, 8 * rows.entry_words)
-    stored = v.load(b, address, key.masked.type.width, align=8)
-    row = v.load(b, v.at(b, address, 8 * rows.key_words), 64, align=8)
-    same = b.icmp_unsigned("==", stored, key.masked)
-    empty = b.icmp_unsigned("==", row, v.i64(0))
-    b.cbranch(b.or_(same, empty), done, differs)
+    address = v.element(b, slots, slot, size + 8)
+    same = b.icmp_unsigned("==", v.load(b, address, 8 * size, align=8), key)
+    row = v.load(b, v.at(b, address, size), 64, align=8)
+    b.cbranch(b.or_(same, b.icmp_unsigned("==", row, v.i64(0))), done, differs)
     b.position_at_end(differs)
     slot.add_incoming(b.and_(b.add(slot, v.i64(1)), mask), differs)
     b.branch(probe)
@@ -96,8 +139,8 @@ def hash_key(b: ll.IRBuilder, key: ll.Value) -> ll.Value:
 
 def _scanned(e: Emitter, rows: RowLayout, key: SearchKey) -> ll.Value:
     """The first record, in order, that matches."""
-    b, root = e.b, e.symbol(table_name(rows.table.name))
-    records, count = v.load_pointer(b, root), v.load(b, v.at(b, root, 8), 64)
+    b = e.b
+    records, count = _root(e, rows, 1), _root_word(e, rows, 2)
     before = b.block
     head, compare, differs, done = (e.block(n) for n in ("head", "compare", "differs", "found"))
     b.branch(head)
@@ -106,19 +149,15 @@ def _scanned(e: Emitter, rows: RowLayout, key: SearchKey) -> ll.Value:
     index.add_incoming(v.i64(0), before)
     b.cbranch(b.icmp_unsigned("<", index, count), compare, done)
     b.position_at_end(compare)
-    address = v.element(b, records, index, 8 * rows.entry_words)
+    address = v.element(b, records, index, 8 * rows.record_words)
     matches = _matches(b, rows, address, key)
-    row = v.load(b, v.at(b, address, 8 * (rows.entry_words - 1)), 64, align=8)
-    compared = b.block
+    row = v.load(b, v.at(b, address, 8 * (rows.record_words - 1)), 64, align=8)
     b.cbranch(matches, done, differs)
     b.position_at_end(differs)
     index.add_incoming(b.add(index, v.i64(1)), differs)
     b.branch(head)
     b.position_at_end(done)
-    found = b.phi(v.I64)
-    found.add_incoming(v.i64(0), head)
-    found.add_incoming(row, compared)
-    return found
+    return _either(b, (v.i64(0), head), (row, compare))
 
 
 def _matches(b: ll.IRBuilder, rows: RowLayout, record: ll.Value, key: SearchKey) -> ll.Value:
@@ -141,8 +180,8 @@ def _matches(b: ll.IRBuilder, rows: RowLayout, record: ll.Value, key: SearchKey)
 
 
 INDEXES: dict[ir.MatchKind, Callable[[Emitter, RowLayout, SearchKey], ll.Value]] = {
-    ir.MatchKind.EXACT: _hashed,
-    ir.MatchKind.LPM: _scanned,
+    ir.MatchKind.EXACT: _exact,
+    ir.MatchKind.LPM: _longest_prefix,
     ir.MatchKind.TERNARY: _scanned,
     ir.MatchKind.RANGE: _scanned,
 }

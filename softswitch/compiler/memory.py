@@ -20,6 +20,7 @@ SCRATCH = "scratch"  # address of the bytes a calculation over the payload is st
 RANDOM = "random"  # state of the random numbers
 GROUPS = "groups"  # addresses: u32 start of each group's replicas (and one more), replicas
 CACHE_LINE = 64
+TABLE_WORDS = 5
 
 Words = npt.NDArray[np.uint64]
 
@@ -38,7 +39,7 @@ def direct_name(table: str) -> str:
 
 
 def table_name(table: str) -> str:
-    """u64: address of the index, its size as the lookup needs it, address of the rows."""
+    """u64: addresses of rows and index, mask or count of the index, address and number of masks."""
     return f"table {table}"
 
 
@@ -83,7 +84,7 @@ def _sizes(program: ir.Program, layout: Layout) -> dict[str, int]:
     for counter in program.counters.values():
         sizes[counter_name(counter.name)] = 16 * counter.size
     for table in program.tables.values():
-        sizes[table_name(table.name)] = 24
+        sizes[table_name(table.name)] = 8 * TABLE_WORDS
         if table.direct_counter is not None:
             sizes[direct_name(table.name)] = 16 * (table.size + 1)
     for value_set in program.value_sets:

@@ -7,7 +7,9 @@ together, the first one most significant; ranges stay apart. An index finds a ro
 
 1. exact tables: open addressing. A slot is the key's words, least significant first, and the row;
    row 0 marks an empty slot.
-2. all others: records in order of precedence, the first match wins. A record is mask and value of
+2. lpm tables: the same, after a list of the masks in use, longest prefix first. Under each mask in
+   turn the key is looked up; its number in the list is one more word of the key in the slot.
+3. all others: records in order of precedence, the first match wins. A record is mask and value of
    the key, low and high of each range, and the row, all in words.
 """
 
@@ -77,12 +79,11 @@ class RowLayout:
         return num_words(sum(key.bits for key in self.masked_keys))
 
     @property
-    def is_hashed(self) -> bool:
-        return self.table.kind is ir.MatchKind.EXACT
+    def slot_key_words(self) -> int:
+        """Words of a key in a slot of a hashed index."""
+        return self.key_words + (self.table.kind is ir.MatchKind.LPM)
 
     @property
-    def entry_words(self) -> int:
-        """Words of one slot or record of the index."""
-        if self.is_hashed:
-            return self.key_words + 1
+    def record_words(self) -> int:
+        """Words of one record of an index that is scanned."""
         return 2 * self.key_words + sum(2 * num_words(key.bits) for key in self.range_keys) + 1
