@@ -39,6 +39,10 @@ class RankLost(TransportError):  # noqa: N818
         return f"{word} {', '.join(map(str, self.ranks))} lost: {self.reason}"
 
 
+class RowsStuck(TransportError):  # noqa: N818
+    """Rows that do not get through although everyone is there."""
+
+
 class SwitchError(TransportError):
     """Something about the switch at `address`."""
 

@@ -52,7 +52,7 @@ class Timers:
     pull_limit_s: float = 2.0  # the interval between two such questions doubles up to this
     probe_every_s: float = 1.0  # who is awaited and silent for this is asked for a sign of life
     deadline_s: float = 10.0  # who is awaited and silent for this is lost
-    linger_s: float = 2.0  # a closing endpoint answers its peers until nothing came for this
+    linger_s: float = 5.0  # a closing endpoint answers its peers until nothing came for this
 
     def __post_init__(self) -> None:
         for name in ("pull_after_s", "probe_every_s", "deadline_s"):

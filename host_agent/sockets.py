@@ -90,7 +90,7 @@ class RunSocket:
     def send(self, messages: Messages) -> int:
         """Send a contiguous run; return how many messages went before the socket was full."""
         num, size = messages.shape
-        at_once = min(MAX_SEGMENTS, MAX_DATAGRAM_BYTES // size)
+        at_once = max(1, min(MAX_SEGMENTS, MAX_DATAGRAM_BYTES // size))
         view = messages.reshape(-1).data
         sent = 0
         while sent < num:

@@ -16,7 +16,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from host_agent.errors import ProtocolError, RankLost, TransportError
+from host_agent.errors import ProtocolError, RankLost, RowsStuck, TransportError
 from host_agent.session import Session
 from host_agent.transport import bitmaps
 from host_agent.transport.counters import Counters
@@ -170,7 +170,10 @@ class Core:
         runs = self._watch(now)
         runs += self._member.statuses()
         room = self._pacer.room(now)
-        runs += self._owner.recover(now, room)
+        try:
+            runs += self._owner.recover(now, room)
+        except RowsStuck as error:
+            self.fail(error)
         runs += self._member.again(room)
         runs += self._fresh(now, room - sum(run.wire_bytes for run in runs))
         self.counters.count_sent(runs)

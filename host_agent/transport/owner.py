@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from host_agent import wire
+from host_agent.errors import RowsStuck
 from host_agent.lanes import next_exponent
 from host_agent.session import Session
+from host_agent.transport import bitmaps
 from host_agent.transport.band_queue import BandQueue
 from host_agent.transport.counters import Counters
 from host_agent.transport.numbering import ATTEMPTS, Numbers
@@ -34,6 +36,7 @@ from host_agent.wire import (
     Op,
     Payloads,
     Status,
+    ranks_in,
 )
 
 Segments = NDArray[np.intp]
@@ -131,7 +134,7 @@ class Owner:
         return self._headers(Op.DISPATCH, slots, segment=segments, ranks=targets, flags=flags)
 
     def recover(self, now: float, room_bytes: int) -> list[Run]:
-        """Return what is to be sent again, and questions for sums that are late."""
+        """Return what is to be sent again, and questions for late sums; raises RowsStuck."""
         runs = self._send_rescaled(now)
         slots = self._timers.expired(now)
         if len(slots):
@@ -175,14 +178,26 @@ class Owner:
         return band.segment_payload(numbers, segments)
 
     def _ask(self, slots: Slots, now: float, room_bytes: int) -> list[Run]:
-        """Ask for late sums, the oldest first; give up asking for rows that nobody answers for."""
+        """Ask for late sums, the oldest first; not for rows that nobody answers for."""
         slots = slots[np.argsort(self._window.number[slots], kind="stable")]
+        self._refuse_stuck(slots, now)
         silent = self._timers.unanswered(slots)
         self._lose_all(slots[silent])
         most = max(1, room_bytes // (self._session.sums.size * CHUNK_BYTES + HEADER_BYTES))
         slots = slots[~silent][:most]
         self._timers.asked(slots, now)
         return self._pulls(slots)
+
+    def _refuse_stuck(self, slots: Slots, now: float) -> None:
+        stuck = slots[self._timers.stuck(slots, now)]
+        if len(stuck):
+            members = ranks_in(bitmaps.union(self._window.members[stuck]))
+            raise RowsStuck(
+                f"{len(stuck)} rows of rank {self._session.rank} (slots {stuck[0]} ...) did not "
+                f"reach, or came to no sum from, ranks {members} for "
+                f"{2 * self._session.timers.deadline_s:g} s, though all are there: does the switch "
+                "drop them (its counters say why), or are packets longer than a link takes?"
+            )
 
     def _lose_all(self, slots: Slots) -> None:
         rows = slots[~self._window.is_piece[slots]]
@@ -214,7 +229,8 @@ class Owner:
         self._counters.stale += int(np.count_nonzero(~current))
         headers = headers[current]
         slots = headers["slot"].astype(np.intp)
-        self._timers.not_yet(slots, now)
+        self._timers.not_yet(slots[headers["flags"] == Status.WAIT], now)
+        self._timers.lost(slots[headers["flags"] == Status.LOST])
         segments = headers["segment"].astype(np.intp)
         last = np.where(self._window.is_piece[slots], 1, self._session.dispatch.num)
         lost = (headers["flags"] == Status.LOST) & (segments < last)
