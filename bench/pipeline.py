@@ -25,7 +25,7 @@ AT_LEAST_RATIO = 100.0
 AT_MOST_NS_PER_KIB = 400.0
 AT_MOST_COMPILE_S = 3.0
 ROUNDS = 200
-INTERPRETER_ROUNDS = 2
+INTERPRETER_ROUNDS = 3
 
 Process = Callable[[Batch], Batch]
 
@@ -53,9 +53,10 @@ class Traffic:
 
 
 def _timed(process: Process, batch: Batch) -> tuple[Batch, float]:
-    start = time.perf_counter()
+    """The result and the processor time it took: what else the machine does shall not count."""
+    start = time.thread_time()
     result = process(batch)
-    return result, time.perf_counter() - start
+    return result, time.thread_time() - start
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def measure(geometry: str) -> Measured:
 def figures(m: Measured) -> Iterator[Figure]:
     chunks = CHUNKS[m.geometry]
     num_rows, num_contributions = one_job.NUM_SLOTS, one_job.NUM_SLOTS * len(one_job.MEMBERS)
-    how = f"{m.geometry}, {chunks} chunks, best of {ROUNDS} rounds of {num_rows} rows"
+    how = f"{m.geometry}, {chunks} chunks, CPU time, best of {ROUNDS} rounds of {num_rows} rows"
     suffix = "" if m.geometry == MAIN else f"_{m.geometry}"
     kib = num_contributions * chunks * wire.CHUNK_BYTES / 1024
     ratio = m.interpreter_s / (m.dispatch_s + m.contribution_s)
@@ -98,9 +99,10 @@ def figures(m: Measured) -> Iterator[Figure]:
         ("ns_per_kib", ns_per_kib, "ns/KiB", AT_MOST_NS_PER_KIB, "; at most"),
         ("contributions_per_s", num_contributions / m.contribution_s, "1/s", None, ""),
         ("dispatches_per_s", num_rows / m.dispatch_s, "1/s", None, f", {ROW_BYTES} bytes"),
-        ("compile_s", m.compile_s, "s", AT_MOST_COMPILE_S, "; at most"),
     ):
         yield Figure(name + suffix, value, unit, limit, how + more)
+    ready = f"{m.geometry}, from the loaded program to an engine; at most"
+    yield Figure("compile_s" + suffix, m.compile_s, "s", AT_MOST_COMPILE_S, ready)
 
 
 def main() -> None:
