@@ -9,6 +9,8 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,28 +108,49 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the switch until a signal ends it: 0 then, 1 if the data plane failed."""
-    _log_to(args.log_file, args.log_level)
-    # Before any thread starts, so that only this one ever gets these signals.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGUSR1})
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # an error is said once, by us
     try:
-        from softswitch.switch import Switch
-
-        with Switch(_config(args)) as switch:
-            _announce(switch, args)
-            status = _serve(switch, args.stats_file)
-            _write_stats(switch, args.stats_file)
+        with _logging_to(args.log_file, args.log_level), _own_signals():
+            return _run(args)
     except SwitchError as error:
         sys.stderr.write(f"incmoe: {error}\n")
         return USER_ERROR
+
+
+def _run(args: argparse.Namespace) -> int:
+    from softswitch.switch import Switch
+
+    with Switch(_config(args)) as switch:
+        _announce(switch, args)
+        status = _serve(switch, args.stats_file)
+        _write_stats(switch, args.stats_file)
     return status
 
 
-def _log_to(path: Path | None, level: str) -> None:
-    handler = logging.FileHandler(path) if path else logging.StreamHandler()
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keeps the signals for `_serve`; threads that start meanwhile never get them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGUSR1})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _logging_to(path: Path | None, level: str) -> Iterator[None]:
+    try:
+        handler = logging.FileHandler(path) if path else logging.StreamHandler()
+    except OSError as error:
+        raise SwitchError(f"cannot write {path}: {error.strerror}") from error
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger("softswitch")
-    root.addHandler(handler)
-    root.setLevel(level.upper())
+    log.addHandler(handler)
+    log.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        handler.close()
 
 
 def _config(args: argparse.Namespace) -> SwitchConfig:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -33,12 +35,19 @@ class Server:
         ]
         self._server = grpc.server(self._executor, options=options)
         self._server.add_generic_rpc_handlers((_handlers(service),))
-        try:
-            port = self._server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise ServerError(f"P4Runtime cannot listen on {address}: {_reason(error)}") from error
+        port = self._listen(address)
         self.address = address if address.startswith("unix:") else _with_port(address, port)
         self._server.start()
+
+    def _listen(self, address: str) -> int:
+        try:
+            return self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            self._server.stop(None)
+            self._executor.shutdown()
+            raise ServerError(
+                f"P4Runtime cannot listen on {address}: {_reason(address)}"
+            ) from error
 
     def stop(self) -> None:
         self._server.stop(GRACE_S).wait()
@@ -50,8 +59,20 @@ def _with_port(address: str, port: int) -> str:
     return f"{host}:{port}"
 
 
-def _reason(error: Exception) -> str:
-    return "address in use, not available here, or not HOST:PORT" if str(error) else repr(error)
+def _reason(address: str) -> str:
+    """Why gRPC could not listen there: it does not say itself."""
+    host, _, port = address.rpartition(":")
+    if address.startswith("unix:"):
+        return "the socket's folder is missing or cannot be written"
+    if not host or not port.isdigit():
+        return "not HOST:PORT"
+    try:
+        socket.create_server((host, int(port))).close()
+    except OverflowError as error:
+        return str(error)
+    except OSError as error:
+        return os.strerror(error.errno).lower() if error.errno else str(error)
+    return "gRPC gives no reason"
 
 
 def _handlers(service: Service) -> grpc.GenericRpcHandler[Any, Any]:

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `incmoe switch` as a process: up, in use, asked for statistics, ended, refused."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from p4runtime_sh.p4runtime import P4RuntimeClient
+from scapy.utils import rdpcap
+
+from incmoe.cli import main
+from tests.softswitch.p4runtime.controller import JSON, P4INFO
+
+COMMAND = [sys.executable, "-m", "incmoe.cli", "switch"]
+UDP_PORT = "udp:127.9.6.1:17716"
+
+
+@pytest.fixture
+def run(capfd):
+    """Runs a command that does not come up: its status and what it said."""
+
+    def run(*words):
+        status = main(["switch", *words])
+        lines = capfd.readouterr().err.splitlines(keepends=True)
+        # gRPC was loaded by an earlier test, too early for the command to silence it.
+        return status, "".join(line for line in lines if not re.match(r"E\d{4} ", line))
+
+    return run
+
+
+@pytest.fixture
+def up(tmp_path):
+    """Starts switches and waits until they are up; they are gone afterwards."""
+    started = []
+
+    def start(*words, ready="file"):
+        told = tmp_path / f"ready{len(started)}"
+        read_end, write_end = os.pipe()
+        options = {
+            "file": ["--ready-file", str(told)],
+            "fd": ["--ready-fd", str(write_end)],
+        }[ready]
+        address = [] if "--grpc-server-addr" in words else ["--grpc-server-addr", "127.0.0.1:0"]
+        process = subprocess.Popen(
+            [*COMMAND, *words, *address, *options],
+            stderr=subprocess.PIPE,
+            text=True,
+            pass_fds=[write_end],
+        )
+        started.append(process)
+        os.close(write_end)
+        with os.fdopen(read_end) as pipe:
+            if ready == "fd":
+                return process, json.loads(pipe.readline())
+        wait_for(lambda: told.exists() or process.poll() is not None)
+        return process, json.loads(told.read_text())
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def wait_for(done, limit_s=20):
+    end = time.monotonic() + limit_s
+    while not done():
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.01)
+
+
+def end(process, number=signal.SIGTERM):
+    process.send_signal(number)
+    return process.wait(10), process.stderr.read()
+
+
+class TestLife:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize("engine", ["compiled", "interpreter"])
+    def test_it_comes_up_and_ends_on_a_signal(self, up, number, engine):
+        words = ["-i", f"1@{UDP_PORT}", "--engine", engine, "--p4info", str(P4INFO), str(JSON)]
+        process, where = up(*words)
+        assert where["pid"] == process.pid
+        assert where["ports"] == {"1": UDP_PORT}
+        client = P4RuntimeClient(0, where["grpc"], (0, 1))
+        assert len(client.get_p4info().tables) == 5
+        client.tear_down()
+        status, said = end(process, number)
+        assert status == 0
+        assert "up: " in said
+        assert "Traceback" not in said
+
+    def test_a_parent_can_be_told_through_a_descriptor(self, up):
+        process, where = up("--no-p4", ready="fd")
+        assert where["ports"] == {}
+        assert end(process)[0] == 0
+
+    def test_a_controller_can_bring_the_program(self, up, tmp_path):
+        stats = tmp_path / "stats.json"
+        process, where = up(
+            *["--no-p4", "--device-id", "7", "--port", f"1@{UDP_PORT}"],
+            *["--stats-file", str(stats), "--pcap", str(tmp_path)],
+        )
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
+            host.sendto(b"too early", ("127.9.6.1", 17716))
+        client = P4RuntimeClient(7, where["grpc"], (0, 1))
+        client.set_fwd_pipe_config(str(P4INFO), str(JSON))
+        client.tear_down()
+        process.send_signal(signal.SIGUSR1)
+        wait_for(stats.exists)
+        first = json.loads(stats.read_text())
+        assert first["dropped"] == {"no_pipeline": 1}
+        assert first["ports"]["1"]["rx_packets"] == 1
+        stats.unlink()
+        assert end(process)[0] == 0
+        last = json.loads(stats.read_text())
+        assert last["ports"] == first["ports"]
+        [captured] = rdpcap(str(tmp_path / "udp_127.9.6.1_17716_in.pcap"))
+        assert bytes(captured).endswith(b"too early")
+
+    def test_faults_are_injected_where_asked(self, up, tmp_path):
+        stats = tmp_path / "stats.json"
+        process, _ = up(
+            *["-i", f"1@{UDP_PORT}", "--fault", "drop=1", "--fault-on", "rx"],
+            *["--stats-file", str(stats), "--p4info", str(P4INFO), str(JSON)],
+        )
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
+            for _ in range(10):
+                host.sendto(b"x" * 20, ("127.9.6.1", 17716))
+        time.sleep(0.1)
+        assert end(process)[0] == 0
+        found = json.loads(stats.read_text())
+        assert found["ports"]["1"]["fault_drop"] == 10
+        assert found["counters"]["Receive.seen"] == {}
+
+    def test_the_log_goes_where_it_is_told(self, up, tmp_path):
+        path = tmp_path / "log"
+        process, _ = up("--no-p4", "--log-file", str(path), "--log-level", "info")
+        status, said = end(process)
+        assert (status, said) == (0, "")
+        assert "INFO softswitch: up: " in path.read_text()
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            ([], "no program: give a BMv2 JSON file, or --no-p4 to wait for a controller"),
+            (["--no-p4", "x.json"], "--no-p4 excludes a program and --p4info"),
+            (["absent.json"], "absent.json"),
+            ([str(P4INFO)], "is not JSON"),
+            (["--no-p4", "-i", "1@nonesuch0"], "port 1: there is no interface 'nonesuch0'"),
+            (["--no-p4", "-i", "1"], "port '1' is not NUMBER@INTERFACE"),
+            (["--no-p4", "-i", "1@udp:127.9.6.2:17716", "-i", "1@lo"], "given 2 times"),
+            (
+                ["--no-p4", "-i", "1@udp:198.51.100.7:1"],
+                "cannot bind udp:198.51.100.7:1: cannot assign requested address",
+            ),
+            (["--no-p4", "--fault", "loss=1"], "unknown fault 'loss'"),
+            (
+                ["--no-p4", "--grpc-server-addr", "127.0.0.1:x"],
+                "cannot listen on 127.0.0.1:x: not HOST:PORT",
+            ),
+            (["--no-p4", "--pcap", "/nonesuch", "-i", "1@memory"], "/nonesuch/memory_1_in.pcap"),
+            (["--no-p4", "--log-file", "/nonesuch/log"], "/nonesuch/log"),
+            (["--no-p4", "--ready-file", "/nonesuch/ready"], "/nonesuch/ready"),
+            (["--no-p4", "--ready-fd", "999"], "--ready-fd 999"),
+        ],
+    )
+    def test_a_mistake_is_one_line_and_status_2(self, run, words, message):
+        if "--grpc-server-addr" not in words:
+            words = ["--grpc-server-addr", "127.0.0.1:0", *words]
+        status, said = run(*words)
+        assert status == 2
+        [line] = [line for line in said.splitlines() if " INFO " not in line]
+        assert line.startswith("incmoe: ")
+        assert message in line
+
+    def test_ports_and_addresses_in_use_are_named(self, up, run):
+        _, where = up("--no-p4", "-i", f"1@{UDP_PORT}")
+        status, said = run("--no-p4", "--grpc-server-addr", "127.0.0.1:0", "-i", f"1@{UDP_PORT}")
+        assert (status, said) == (
+            2,
+            f"incmoe: port 1: cannot bind {UDP_PORT}: address already in use\n",
+        )
+        status, said = run("--no-p4", "--grpc-server-addr", where["grpc"])
+        assert status == 2
+        address = where["grpc"]
+        assert said == f"incmoe: P4Runtime cannot listen on {address}: address already in use\n"
+
+    def test_the_process_itself_says_one_line_too(self, up):
+        _, where = up("--no-p4")
+        words = [*COMMAND, "--no-p4", "--grpc-server-addr", where["grpc"]]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        address = where["grpc"]
+        assert (ended.returncode, ended.stderr) == (
+            2,
+            f"incmoe: P4Runtime cannot listen on {address}: address already in use\n",
+        )
+
+    def test_a_feature_that_is_missing_is_named_with_its_place(self, run, tmp_path):
+        program = json.loads(JSON.read_text())
+        program["actions"][0]["primitives"][0]["op"] = "teleport"
+        path = tmp_path / "program.json"
+        path.write_text(json.dumps(program))
+        status, said = run("--grpc-server-addr", "127.0.0.1:0", str(path))
+        assert status == 2
+        assert "teleport" in said
+        assert "program.p4" in said
+        assert said.count("\n") == 1
