@@ -39,8 +39,12 @@ def read_operation(primitive: Json, resolver: Resolver) -> ir.ActionOp:
 
 def _check_jumps(body: tuple[ir.ActionOp, ...], place: Place) -> None:
     for at, op in enumerate(body):
-        if isinstance(op, ir.Jump | ir.JumpUnless) and not at < op.to <= len(body):
+        if not isinstance(op, ir.Jump | ir.JumpUnless):
+            continue
+        if op.to > len(body):
             raise place.broken(f"operation {at} jumps to {op.to}, of {len(body)}")
+        if op.to <= at:
+            raise place.unsupported("a loop in an action")
 
 
 def _name(argument: Json, kind: str, place: Place) -> Json:
