@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounding error of the switch's integer sums beside a library's: `python -m bench.error`.
 
-The partial rows of one OLMoE-1B-7B layer (hidden 2048, 64 experts, top 8, narrowed experts) on four
-ranks are summed by torch.distributed (gloo reduce-scatter, four processes) in the row's own type,
-and by this project's lanes: quantised at the exponent that the owner chose, added as integers,
-repeated at another exponent where the flags ask for it, turned to floats, the owner's own partial
-row added last. Both results are in the row's type and are held against the float64 sum of the
-float32 partial rows; an error is the root mean square over all values.
+The partial rows of one OLMoE-1B-7B layer (hidden 2048, 64 experts, top 8; narrowed experts) on four
+ranks are summed twice: by torch.distributed (gloo reduce-scatter, four processes) in the rows' own
+type, and by this project, through the compiled switch over loopback. Both results are in the rows'
+type and are held against the float64 sum of the float32 partial rows. An error is the root mean
+square over all values. Tokens are Gaussian, and routed at random.
 
 Legend: T tokens of a rank, R ranks, H hidden, K experts per token, E experts, I intermediate.
 """
@@ -17,38 +16,48 @@ import argparse
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
-from torch import Tensor, multiprocessing
+from torch import Tensor
+from torch.multiprocessing.spawn import spawn
 
 from bench.figures import Figure, write_figures
-from host_agent import lanes, scale
-from host_agent.bands import BandHeader, Kind, Placement, local_pairs
+from bench.loopback import LoopbackJob, on_all
+from host_agent import scale
+from host_agent.bands import BandHeader, Kind, Placement, RowType, local_pairs
+from host_agent.collectives import Geometry, Group, Layout, Routing
+from host_agent.collectives.geometry import DTYPES
+from host_agent.collectives.static import give
 from host_agent.moe import LocalExperts
 
 HIDDEN, NUM_EXPERTS, TOP_K, NUM_RANKS = 2048, 64, 8, 4
-ATTEMPTS = 4  # of a row: the first and three repeats
 PLACEMENT = Placement.even(NUM_EXPERTS, NUM_RANKS)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way to sum: the rows' type and ours and the library's width."""
+    """One way to sum: the type of the rows, and the lanes they are summed in here."""
 
     name: str
-    dtype: torch.dtype
+    row_type: RowType
     lane_bits: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the rows in torch's words."""
+        return DTYPES[self.row_type]
 
 
 CASES = (
-    Case("error_int32_over_float32", torch.float32, 32),
-    Case("error_int16_over_bfloat16", torch.bfloat16, 16),
+    Case("int32_over_float32", RowType.FLOAT32, 32),
+    Case("int16_over_bfloat16", RowType.BFLOAT16, 16),
 )
 
 
@@ -56,11 +65,9 @@ CASES = (
 class Rows:
     """What an owner knows of its tokens, and everyone's partial rows for them."""
 
-    owner: int
-    x_TH: Tensor
-    ids_TK: NDArray[np.int32]
-    weights_TK: NDArray[np.float32]
-    partials_RTH: Tensor  # float32
+    x: Tensor  # [T, H]
+    routing: Routing
+    partials: Tensor  # [R, T, H] float32
 
 
 class Layer:
@@ -71,94 +78,68 @@ class Layer:
         up = torch.randn(NUM_EXPERTS, 2 * intermediate, HIDDEN, generator=generator) / HIDDEN**0.5
         down = torch.randn(NUM_EXPERTS, HIDDEN, intermediate, generator=generator)
         down /= intermediate**0.5
+        self._dtype = dtype
         self._locals = [
             LocalExperts(up[mine].to(dtype), down[mine].to(dtype))
             for mine in (PLACEMENT.experts_of(rank) for rank in range(NUM_RANKS))
         ]
-        self.scale = scale.RowScale(self._gains(), PLACEMENT)
-        self._dtype = dtype
+        self._scale = scale.RowScale(self._gains(), PLACEMENT)
 
     def _gains(self) -> scale.Gains:
-        samples = scale.sample_rows(HIDDEN)
-        return np.array(
-            [
-                scale.gain_of(samples, experts.one(expert, samples))
-                for experts in self._locals
-                for expert in range(experts.num_experts)
-            ]
-        )
+        rows = scale.sample_rows(HIDDEN)
+        gains = [
+            scale.gain_of(rows, experts.one(expert, rows))
+            for experts in self._locals
+            for expert in range(experts.num_experts)
+        ]
+        return np.array(gains, np.float64)
 
     def rows(self, owner: int, num_tokens: int) -> Rows:
-        """Gaussian tokens of one owner, routed at random, through the experts of every rank."""
+        """Tokens of one owner, and what the experts of every rank make of them."""
         generator = torch.Generator().manual_seed(1 + owner)
         x_TH = torch.randn(num_tokens, HIDDEN, generator=generator).to(self._dtype)
         scores_TE = torch.randn(num_tokens, NUM_EXPERTS, generator=generator).softmax(-1)
         weights, ids = scores_TE.topk(TOP_K, dim=-1)
         ids_TK = ids.numpy().astype(np.int32)
-        weights_TK = weights.to(self._dtype).float().numpy()
+        weights_TK: NDArray[np.float32] = weights.to(self._dtype).float().numpy()
         header = BandHeader(Kind.STATIC, 0, 0, 1, ids_TK, weights_TK, NUM_EXPERTS)
         partials = [
             experts(x_TH, local_pairs(header, rank, PLACEMENT, all_rows=True))
             for rank, experts in enumerate(self._locals)
         ]
-        return Rows(owner, x_TH, ids_TK, weights_TK, torch.stack(partials))
+        exponents = self._scale.exponents(x_TH, ids_TK, weights_TK, owner)
+        routing = Routing(Kind.STATIC, ids_TK, weights_TK, exponents)
+        return Rows(x_TH, routing, torch.stack(partials))
 
 
-def switch_sums(rows: Rows, row_scale: scale.RowScale, lane_bits: int) -> tuple[Tensor, int]:
-    """Return the owner's sums [T, H] float32 by way of lanes, and how many rows were repeated."""
-    members = PLACEMENT.members(rows.ids_TK, rows.owner)
-    exponents = row_scale.exponents(rows.x_TH, rows.ids_TK, rows.weights_TK, rows.owner)
-    exponents = exponents.astype(np.int64)
-    out_TH, repeats = np.zeros(rows.x_TH.shape, np.float32), 0
-    todo = np.flatnonzero(members)
-    for attempt in range(ATTEMPTS):
-        out_TH[todo], flags = _lane_sums(rows, members, todo, exponents[todo], lane_bits)
-        better = [
-            lanes.next_exponent(int(f), int(e)) for f, e in zip(flags, exponents[todo], strict=True)
-        ]
-        again = np.array([exponent is not None for exponent in better], bool)
-        if not again.any() or attempt == ATTEMPTS - 1:
-            break
-        todo = todo[again]
-        exponents[todo] = [exponent for exponent in better if exponent is not None]
-        repeats += len(todo)
-    return torch.from_numpy(out_TH) + rows.partials_RTH[rows.owner], repeats
+def switch_sums(rows: Sequence[Rows], case: Case) -> tuple[list[Tensor], int]:
+    """Return every owner's sums [T, H] float32, and how many rows took another exponent."""
+    geometry = Geometry(HIDDEN, case.row_type, case.lane_bits)
+    job = LoopbackJob(Layout(PLACEMENT, geometry, Kind.STATIC, band_rows=32))
+    with job.open() as groups:
+        sums = on_all(groups, partial(_switch_rank, rows))
+        return sums, sum(group.fabric.stats()["rescaled_rows"] for group in groups)
 
 
-def _lane_sums(
-    rows: Rows,
-    members: NDArray[np.uint64],
-    todo: NDArray[np.int64],
-    exponents: NDArray[np.int64],
-    lane_bits: int,
-) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    counts, wire = np.bitwise_count(members[todo]), f">u{lane_bits // 8}"
-    num_bytes = lanes.payload_bytes(HIDDEN, lane_bits)
-    total = np.zeros((len(todo), num_bytes * 8 // lane_bits), np.uint64)
-    flags = np.zeros(len(todo), np.uint8)
-    for rank in range(NUM_RANKS):
-        here = (members[todo] >> np.uint64(rank) & np.uint64(1)).astype(bool)
-        values = rows.partials_RTH[rank].numpy()[todo[here]]
-        payload, told = lanes.quantise(values, exponents[here], counts[here], lane_bits)
-        total[here] += payload.view(wire)
-        flags[here] |= told
-    assert not (total >> np.uint64(lane_bits)).any(), "a lane overflowed"
-    summed = total.astype(wire).view(np.uint8)
-    return lanes.dequantise(summed, exponents, counts, lane_bits, HIDDEN), flags
+def _switch_rank(rows: Sequence[Rows], group: Group) -> Tensor:
+    mine = rows[group.rank]
+    dispatch = group.dispatch(mine.x, mine.routing)
+    give(dispatch, [one.partials[group.rank] for one in rows])
+    return dispatch.combine()
 
 
-def library_sums(rows: list[Rows], dtype: torch.dtype) -> list[Tensor]:
-    """Return every owner's sums [T, H] of `dtype` from gloo's reduce-scatter."""
+def library_sums(rows: Sequence[Rows], case: Case) -> list[Tensor]:
+    """Return every owner's sums [T, H] of the rows' type from gloo's reduce-scatter."""
     with tempfile.TemporaryDirectory() as folder:
         for rank in range(NUM_RANKS):
-            mine = torch.cat([one.partials_RTH[rank] for one in rows]).to(dtype)
+            mine = torch.cat([one.partials[rank] for one in rows]).to(case.dtype)
             torch.save(mine, Path(folder, f"partials{rank}"))
-        multiprocessing.spawn(_library_rank, (folder,), nprocs=NUM_RANKS)
+        spawn(_library_rank, (folder,), nprocs=NUM_RANKS)  # type: ignore[no-untyped-call]
         return [torch.load(Path(folder, f"sums{rank}")) for rank in range(NUM_RANKS)]
 
 
 def _library_rank(rank: int, folder: str) -> None:
-    warnings.simplefilter("ignore", FutureWarning)  # the name is an older one's from torch 2.13 on
+    warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has another name for it
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
     dist.init_process_group(
@@ -175,20 +156,18 @@ def figures(case: Case, num_tokens: int, intermediate: int) -> Iterator[Figure]:
     """Measure one case."""
     layer = Layer(intermediate, case.dtype)
     rows = [layer.rows(owner, num_tokens) for owner in range(NUM_RANKS)]
-    exact = torch.cat([one.partials_RTH.double().sum(0) for one in rows])
-    ours, repeats = zip(
-        *(switch_sums(one, layer.scale, case.lane_bits) for one in rows), strict=True
-    )
+    exact = torch.cat([one.partials.double().sum(0) for one in rows])
+    ours, rescaled = switch_sums(rows, case)
     our_error = _rms(torch.cat(ours).to(case.dtype), exact)
-    their_error = _rms(torch.cat(library_sums(rows, case.dtype)), exact)
+    their_error = _rms(torch.cat(library_sums(rows, case)), exact)
     how = (
-        f"rms error against float64, {NUM_RANKS} ranks x {num_tokens} tokens, hidden {HIDDEN}, "
-        f"top {TOP_K} of {NUM_EXPERTS} experts of {intermediate}: ours {our_error:.3g}, "
-        f"gloo reduce-scatter {their_error:.3g}"
+        f"rms error of the sums of {NUM_RANKS} ranks x {num_tokens} tokens, hidden {HIDDEN}, top "
+        f"{TOP_K} of {NUM_EXPERTS} experts of {intermediate}, against float64: switch "
+        f"{our_error:.3g}, gloo reduce-scatter {their_error:.3g}"
     )
-    yield Figure(case.name, our_error / their_error, "1", 1.0, how)
-    name = case.name.partition("_over_")[0].replace("error", "repeated_rows")
-    yield Figure(name, float(sum(repeats)), "rows", 0.0, "rows repeated at another exponent")
+    yield Figure(f"error_{case.name}", our_error / their_error, "1", 1.0, how)
+    how = f"rows of {NUM_RANKS * num_tokens} that had to be repeated at another exponent"
+    yield Figure(f"rescaled_{case.name.partition('_')[0]}", float(rescaled), "rows", 0.0, how)
 
 
 def _rms(values: Tensor, exact: Tensor) -> float:
@@ -203,10 +182,12 @@ def main() -> None:
     parser.add_argument("--intermediate", type=int, default=64, help="of each expert (default: 64)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    found: list[Figure] = []
     with torch.no_grad():
-        found = [f for c in CASES for f in figures(c, arguments.tokens, arguments.intermediate)]
+        for case in CASES:
+            found += figures(case, arguments.tokens, arguments.intermediate)
     for figure in found:
-        print(f"{figure.name:28} {figure.value:8.3f} {figure.unit:5} {figure.how}")
+        print(f"{figure.name:26} {figure.value:7.3f} {figure.unit:5} {figure.how}")
     if arguments.json:
         write_figures(arguments.json, found)
 

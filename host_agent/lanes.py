@@ -36,6 +36,7 @@ MAX_EXPONENT: Final = 127
 _STEPS: Final = {-1: -24, 0: -12, 1: -6, 2: 0, 3: 6, 4: 18, 5: 48, 6: 72}
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 
 
@@ -84,8 +85,11 @@ def quantise(
 
 def dequantise(
     payload: Bytes, exponents: ArrayLike, contributors: ArrayLike, lane_bits: int, num_values: int
-) -> Floats:
-    """Return the sums [n, v] that payloads [n, payload_bytes] of `contributors` added rows hold."""
+) -> Doubles:
+    """Return the sums [n, v] that payloads [n, payload_bytes] of `contributors` added rows hold.
+
+    They are as exact as the lanes: float32 would round them once more than needed.
+    """
     num = len(payload)
     exponent = _rows(exponents, num).clip(MIN_EXPONENT, MAX_EXPONENT)
     count = _rows(contributors, num)
@@ -97,9 +101,8 @@ def dequantise(
         f"i{lane_bits // 8}"
     )
     quantum = np.ldexp(1.0 / np.maximum(limit, 1), exponent)
-    out = np.empty((num, num_values), np.float32)
-    np.multiply(sums, quantum[:, None], out=out, dtype=np.float64, casting="unsafe")
-    return out
+    values: Doubles = np.multiply(sums, quantum[:, None], dtype=np.float64)
+    return values
 
 
 def peaks(values: Floats) -> Floats:
@@ -134,7 +137,7 @@ def next_exponent(flags: int, exponent: int) -> int | None:
     return None if better == now else better
 
 
-def mark_lost(sums: Floats, flags: Bytes) -> None:
+def mark_lost(sums: NDArray[np.floating], flags: Bytes) -> None:
     """Set to NaN, in place, sums whose final flags say a contributor could not express its row."""
     sums[flags >= OVERFLOW] = np.nan
 

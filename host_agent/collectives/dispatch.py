@@ -5,7 +5,7 @@
    from it has one shape whatever arrives first, so results have the same bits in every run.
 2. Every rank sends at least one band, if need be an empty one; ranks may have different numbers
    of bands, and a rank without a band b has no part in unit b as an owner.
-3. An owner's own partial row never leaves it: it is added last, in float32.
+3. An owner's own partial row never leaves it: it is added last, in floating point.
 4. All state is the call's. Calls are numbered alike on all ranks, which make the same calls.
 
 Legend: T tokens, H hidden, K experts per token, N rows of one band, S rows of a unit, M messages.
@@ -35,7 +35,7 @@ from host_agent.bands import (
     local_pairs,
 )
 from host_agent.bands.table import joined
-from host_agent.transport.outgoing import OutgoingBand
+from host_agent.endpoint import OutgoingBand
 
 if TYPE_CHECKING:
     from host_agent.collectives.group import Group
@@ -130,7 +130,8 @@ class Dispatch:
         own_NH = self._own.pop(band)
         values = self.group.fabric.wait_sums(self.call, band)
         remote_NH = self.group.geometry.unpack_values(values, len(own_NH))
-        return torch.from_numpy(remote_NH + own_NH)
+        # Rounded once if the sums came in float64, else twice.
+        return torch.from_numpy((remote_NH.astype(np.float64) + own_NH).astype(np.float32))
 
     def combine(self) -> Tensor:
         """Wait for all bands of this rank, all units being given; return sums [T, H] float32."""

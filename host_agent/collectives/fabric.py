@@ -3,27 +3,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from host_agent.endpoint import IncomingBand, OutgoingBand
 from host_agent.session import Session
-from host_agent.transport.outgoing import OutgoingBand
-
-if TYPE_CHECKING:
-    from host_agent.transport.incoming import IncomingBand
 
 
 class Fabric(Protocol):
-    """One rank's way to the switch. Every method may raise RankLost or another AgentError."""
+    """One rank's way to the switch, as Endpoint is. Every method may raise an AgentError."""
 
     @property
     def session(self) -> Session:
         """The rank's place in the job."""
 
     def send_band(self, band: OutgoingBand) -> None:
-        """Send a band's header to all ranks and each row to its members; may wait for room."""
+        """Send a band's header to all ranks and each row to its members; arrays are given away."""
 
     def receive_band(self, owner: int, call: int, band: int) -> IncomingBand:
         """Wait for a band of `owner`: its header and the rows this rank wants, in their order."""
@@ -33,8 +30,11 @@ class Fabric(Protocol):
     ) -> None:
         """Give this rank's partial rows for rows of `owner`."""
 
-    def wait_sums(self, call: int, band: int) -> NDArray[np.float32]:
+    def wait_sums(self, call: int, band: int) -> NDArray[np.floating]:
         """Wait for the sums of what the others gave for a band of this rank; zeros where none."""
+
+    def stats(self) -> dict[str, int]:
+        """Return what was counted, by name."""
 
     def close(self) -> None:
         """End the rank's part in the job; what waits is told so by an error."""

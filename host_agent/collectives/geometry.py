@@ -84,7 +84,7 @@ class Geometry:
         """Return partial rows by message [M, num_values]; the last is filled up with zeros."""
         return self._fill(values_NH).reshape(-1, self.row.num_values)
 
-    def unpack_values(self, values: NDArray[np.float32], num_rows: int) -> NDArray[np.float32]:
+    def unpack_values(self, values: NDArray[_T], num_rows: int) -> NDArray[_T]:
         """Return the sums of the first `num_rows` rows [N, H]."""
         return values.reshape(-1, self.hidden)[:num_rows]
 

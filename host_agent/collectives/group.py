@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from host_agent.bands import BandHeader, Kind, Placement, decode, encode
+from host_agent.bands import BandHeader, Kind, Placement, decode, encode, wanted
 from host_agent.collectives.dispatch import Dispatch, Routing
 from host_agent.collectives.fabric import Fabric
 from host_agent.collectives.geometry import Geometry, GeometryError
 from host_agent.collectives.worker import Worker
+from host_agent.endpoint import OutgoingBand, Wanted
 from host_agent.errors import AgentError
-from host_agent.transport.outgoing import OutgoingBand
 
 BANDS_IN_FLIGHT: Final = 3  # one gathered, one computed, one reduced
 DEFAULT_BAND_ROWS: Final = 64
@@ -40,6 +41,10 @@ class Layout:
             raise GeometryError(
                 f"{self.geometry.rows_per_message} rows per message, routed rows travel alone"
             )
+
+    def wanted(self, rank: int) -> Wanted:
+        """Return what the endpoint of `rank` needs to know which rows are for it."""
+        return partial(wanted, rank=rank, placement=self.placement)
 
     def fitted_band_rows(self, num_slots: int) -> int:
         """Return the model rows of a band such that three bands fit in a window of `num_slots`."""

@@ -46,11 +46,12 @@ def reduce_scatter(group: Group, partials: Sequence[Tensor]) -> Tensor:
     blank_TH = torch.zeros(own_TH.shape, dtype=group.geometry.dtype)
     exponents = exponents_of(SLACK * _likely_peaks(partials, group.rank))
     dispatch = group.dispatch(blank_TH, _everywhere(exponents))
-    _give(dispatch, partials)
+    give(dispatch, partials)
     return dispatch.combine()
 
 
-def _give(dispatch: Dispatch, partials: Sequence[Tensor]) -> None:
+def give(dispatch: Dispatch, partials: Sequence[Tensor]) -> None:
+    """Give all units of a static call their partial rows, `partials[r]` being those for rank r."""
     done = [0] * len(partials)
     for unit in dispatch:
         values_SH = torch.zeros(unit.rows.shape)

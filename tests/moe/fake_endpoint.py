@@ -48,7 +48,7 @@ class _Band:
 
     def sums(self) -> tuple[np.ndarray, int]:
         """The sums, and how many rows were repeated at another exponent."""
-        out = np.zeros(self.values.shape[1:], np.float32)
+        out = np.zeros(self.values.shape[1:], np.float64)
         exponents = np.array(self.band.exponents, np.int64)
         flags = np.zeros(len(out), np.uint8)
         rows, repeats = np.flatnonzero(self.expected.any(axis=0)), 0
@@ -158,6 +158,9 @@ class FakeEndpoint:
             self.hub.repeats += repeats
             self.hub.by_owner[self.session.rank].remove(entry)
         return sums
+
+    def stats(self) -> dict[str, int]:
+        return {"rescaled_rows": self.hub.repeats}
 
     def close(self) -> None:
         with self.hub.changed:
