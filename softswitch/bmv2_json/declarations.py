@@ -12,6 +12,16 @@ from softswitch.bmv2_json.scope import CORE_ERRORS, Scope
 
 PROGRAM = Place("program")
 STANDARD_METADATA = "standard_metadata"
+# What an engine cannot do without; the rest of standard_metadata_t may be missing.
+REQUIRED_FIELDS = (
+    "ingress_port",
+    "egress_spec",
+    "egress_port",
+    "instance_type",
+    "packet_length",
+    "mcast_grp",
+    "egress_rid",
+)
 
 
 def read_scope(program: Json) -> Scope:
@@ -62,7 +72,11 @@ def read_intrinsic(program: Json, scope: Scope) -> dict[str, ir.FieldRef]:
     }
     standard = scope.header(STANDARD_METADATA, PROGRAM)
     own = {f.name: scope.field(standard.name, f.name, place) for f in standard.type.fields}
-    return own | aliased
+    found = own | aliased
+    for name in REQUIRED_FIELDS:
+        if name not in found:
+            raise PROGRAM.broken(f"no {name} in {STANDARD_METADATA}; is it a v1model program?")
+    return found
 
 
 def _header_type(node: Json) -> ir.HeaderType:

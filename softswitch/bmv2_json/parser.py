@@ -24,10 +24,14 @@ def read_parser(program: Json, scope: Scope) -> tuple[str, dict[str, ir.ParserSt
 
 def read_value_sets(program: Json, states: Mapping[str, ir.ParserState]) -> dict[str, ir.ValueSet]:
     """A value set's parts are those of the key it is first compared with."""
+    names = {node["name"] for node in program.get("parse_vsets", [])}
     parts: dict[str, tuple[int, ...]] = {}
     for state in states.values():
         for case in state.cases:
             if isinstance(case, ir.ValueSetCase):
+                if case.value_set not in names:
+                    place = Place(f"parser state {state.name}")
+                    raise place.broken(f"no value set '{case.value_set}'")
                 parts.setdefault(case.value_set, tuple(part.bits for part in state.key))
     return {
         node["name"]: ir.ValueSet(

@@ -9,6 +9,11 @@
 2. Egress starts with egress_port set, egress_spec 0 and packet_length as add_header and
    remove_header left it.
 3. A fault drops the packet, or in egress the one copy, and is counted.
+
+Where simple_switch differs: it aborts on most faults; it lets a field of int<W> hold a number above
+the type's maximum after a register read; it takes all metadata for valid in assignments of headers;
+it forgets a truncation in ingress when the packet is multicast; it drops packets whose
+standard_metadata.priority is not 0; its queue depths and times are not always 0.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from tests.softswitch.fragments import (
     with_primitive,
     with_table,
 )
+from tests.softswitch.programs.compile import DIGESTS, digests
 from tests.softswitch.switches import PROGRAMS
 
 Json = Any
@@ -122,6 +123,18 @@ BROKEN: list[tuple[Json, str]] = [
     (with_table(next_tables={"act": "t"}), "a loop through 't'"),
     (with_table(action_ids=[9]), "no action with id 9"),
     (with_state(transitions=[{"type": "default", "next_state": "x"}]), "no state 'x'"),
+    (
+        with_state(
+            transitions=[{"type": "parse_vset", "value": "v", "mask": None, "next_state": None}]
+        ),
+        "parser state start: no value set 'v'",
+    ),
+    (
+        changed(
+            "header_types", [{"name": name, "fields": []} for name in ("standard_metadata", "h_t")]
+        ),
+        "no ingress_port in standard_metadata",
+    ),
 ]
 
 
@@ -129,6 +142,10 @@ BROKEN: list[tuple[Json, str]] = [
 def test_a_contradictory_program_is_an_error(program: Json, text: str) -> None:
     with pytest.raises(LoadError, match=text):
         load(program)
+
+
+def test_the_compiled_test_programs_are_of_the_sources_that_are_there() -> None:
+    assert DIGESTS.read_text() == digests()
 
 
 def test_a_file_that_is_no_json_is_an_error() -> None:
