@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +13,9 @@ import llvmlite.binding as llvm
 import llvmlite.ir as ll
 
 OPT_LEVEL = 2
+MAX_KEPT = 8  # programs; a controller that pushes a program again does not wait for it again
+
+_objects: OrderedDict[str, bytes] = OrderedDict()  # digest of a module's text -> object code
 
 
 @dataclass(frozen=True)
@@ -40,15 +45,29 @@ def machine() -> llvm.TargetMachine:
 def compile_module(module: ll.Module, entry: str, symbols: Mapping[str, int]) -> NativeCode:
     """Verify, optimise and compile; `symbols` gives the addresses of external globals."""
     target = machine()
-    parsed = llvm.parse_assembly(str(module))
-    parsed.verify()
-    optimise(parsed, target)
+    text = str(module)
+    parsed = llvm.parse_assembly(text)
+    parsed.name = hashlib.sha256(text.encode()).hexdigest()
+    if parsed.name not in _objects:
+        parsed.verify()
+        optimise(parsed, target)
     engine = llvm.create_mcjit_compiler(parsed, target)
+    engine.set_object_cache(_keep, _kept)
     for variable in parsed.global_variables:
         if variable.name in symbols:  # the optimiser may have dropped some
             engine.add_global_mapping(variable, symbols[variable.name])
     engine.finalize_object()
     return NativeCode(engine, engine.get_function_address(entry))
+
+
+def _keep(module: llvm.ModuleRef, code: bytes) -> None:
+    _objects[module.name] = code
+    while len(_objects) > MAX_KEPT:
+        _objects.popitem(last=False)
+
+
+def _kept(module: llvm.ModuleRef) -> bytes | None:
+    return _objects.get(module.name)
 
 
 def optimise(module: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
