@@ -10,6 +10,7 @@ from typing import Final
 from incmoe.demo.generation import Match
 from incmoe.demo.plan import ROUTED, STATIC, Plan
 from incmoe.demo.traffic import Demand, PortBytes
+from incmoe.model import Shape
 
 # Names of `Drop` (p4src/include/drops.p4) that a run without a fault may count, and why.
 EXPLAINED_DROPS: Final = {
@@ -19,16 +20,6 @@ EXPLAINED_DROPS: Final = {
 }
 
 BOUNDS: Final = {STATIC: "N M", ROUTED: "(D+1) M"}
-
-
-@dataclass(frozen=True, slots=True)
-class ModelShape:
-    """The numbers of the model that bytes and time depend on."""
-
-    hidden: int
-    layers: int
-    experts: int
-    top_k: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +67,7 @@ class Outcome:
     """The whole run."""
 
     plan: Plan
-    shape: ModelShape
+    shape: Shape
     demand: Mapping[str, Demand]  # by phase
     modes: Mapping[str, ModeOutcome]
     sample: tuple[str, str]  # a prompt and how the model went on

@@ -35,7 +35,7 @@ class Rank:
         self._folder = folder
         self._place = place
         self._channel = channel
-        self._prompts_BT = subject.prompts_of(place.plan)[place.rank]
+        self._prompts_BT = torch.tensor(subject.prompts_of(place.plan)[place.rank])
 
     def serve(self) -> None:
         """Does what it is told until told to quit."""

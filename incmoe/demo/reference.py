@@ -60,22 +60,15 @@ def run(folder: Path, channel: Channel) -> None:
     """All ranks' sequences, saved in the run's folder."""
     plan = Plan.read(folder)
     model = subject.model_of(plan)
-    config = model.config
     needs: dict[str, list[list[int]]] = {phase: [] for phase in PHASES}
-    for rank, prompts_BT in enumerate(subject.prompts_of(plan)):
+    for rank, prompts in enumerate(subject.prompts_of(plan)):
+        prompts_BT = torch.tensor(prompts)
         generation, counts = run_rank(model, plan, rank, prompts_BT)
         generation.save(folder / f"reference.{rank}.npz")
         for phase in PHASES:
             needs[phase].append(counts[phase])
         channel.report("progress", done=rank + 1, of=plan.num_ranks)
-    channel.report(
-        "done",
-        needs=needs,
-        hidden=config.hidden_size,
-        layers=config.num_hidden_layers,
-        experts=config.num_experts,
-        top_k=config.num_experts_per_tok,
-    )
+    channel.report("done", needs=needs)
     channel.next_command()
 
 

@@ -14,6 +14,7 @@ from incmoe.demo.outcome import BOUNDS, EXPLAINED_DROPS, ModeOutcome, Outcome
 from incmoe.demo.plan import PHASES
 
 _UNITS = ("B", "KiB", "MiB", "GiB")
+_SHOWN_CHARACTERS = 1000  # of what was generated
 
 
 def show(outcome: Outcome, console: Console) -> None:
@@ -29,7 +30,7 @@ def show(outcome: Outcome, console: Console) -> None:
     ):
         console.print(part)
     prompt, continuation = outcome.sample
-    text = Text.assemble((prompt, "dim"), (continuation, "bold green"))
+    text = Text.assemble((prompt, "dim"), (continuation[:_SHOWN_CHARACTERS], "bold green"))
     console.print(Panel(text, title="what rank 0 wrote (prompt dim)", title_align="left"))
     console.print(_verdict(outcome))
 
@@ -76,7 +77,7 @@ def _model_table(outcome: Outcome) -> Table:
 
 
 def _bytes_table(outcome: Outcome) -> Table:
-    columns = ["phase", "counted", "rows alone", "counted/rows", "ring", "counted/ring"]
+    columns = ["phase", "counted", "rows alone", "of rows", "ring", "of ring"]
     table = _table("Bytes on the busiest direction of a rank's link", "mode", columns)
     for mode, result in outcome.modes.items():
         for phase in PHASES:

@@ -17,18 +17,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from incmoe.demo import network
+from incmoe.demo import network, subject
 from incmoe.demo.channel import Message
 from incmoe.demo.child import Child
 from incmoe.demo.generation import Generation, match
 from incmoe.demo.meters import Meters, difference, total
-from incmoe.demo.outcome import ModelShape, ModeOutcome, Outcome, PhaseOutcome, StageTimes
+from incmoe.demo.outcome import ModeOutcome, Outcome, PhaseOutcome, StageTimes
 from incmoe.demo.plan import PHASES, Plan
 from incmoe.demo.processes import Supervisor
 from incmoe.demo.progress import Narrator
 from incmoe.demo.traffic import Demand
 from incmoe.model import tokenizer
-from incmoe.model.loading import CHECKPOINT
 
 START_S = 180.0  # every process imports torch at once, and the P4 program is compiled, on few cores
 SILENCE_S = 120.0  # the ranks' own deadlines are far shorter, and name who is missing
@@ -39,6 +38,7 @@ Hearer = Callable[[Child, Message], None]
 def run(plan: Plan, console: Console, keep_logs: Path | None = None) -> Outcome:
     """The whole demo; DemoError or a subclass when it cannot be done."""
     network.compiled_program(plan.geometry)
+    subject.check(plan)
     if keep_logs is not None:
         keep_logs.mkdir(parents=True, exist_ok=True)
     with (
@@ -56,6 +56,7 @@ class _Run:
         self, plan: Plan, folder: Path, supervisor: Supervisor, narrator: Narrator
     ) -> None:
         self._plan = plan
+        self._shape = subject.check(plan)
         self._folder = folder
         self._supervisor = supervisor
         self._narrator = narrator
@@ -68,7 +69,7 @@ class _Run:
         self._plan.write(self._folder)
         switch = self._start_switch()
         found = self._run_reference()
-        controller = self._start_controller(found["hidden"])
+        controller = self._start_controller()
         self._start_ranks()
         meters = Meters(self._supervisor, switch, self._files.p4runtime(), self._files.stats)
         modes = {mode: self._run_mode(mode, meters) for mode in self._plan.modes}
@@ -95,14 +96,16 @@ class _Run:
         command = network.switch_command(self._plan, self._network, self._files)
         return self._supervisor.start("switch", command)
 
-    def _start_controller(self, hidden: int) -> Child:
+    def _start_controller(self) -> Child:
         with self._narrator.stage("switch and controller"):
             wait = self._supervisor.wait_until
             wait(self._files.ready.exists, "the switch is not up", timeout_s=START_S)
             job = self._folder / "job.yaml"
             p4runtime = self._files.p4runtime()
             job.write_text(
-                network.job_file(self._plan, self._network, p4runtime=p4runtime, hidden=hidden)
+                network.job_file(
+                    self._plan, self._network, p4runtime=p4runtime, hidden=self._shape.hidden
+                )
             )
             command = network.controller_command(self._network, job)
             controller = self._supervisor.start("controller", command)
@@ -182,17 +185,13 @@ class _Run:
         return range(self._plan.num_ranks)
 
     def _outcome(self, found: Message, modes: dict[str, ModeOutcome]) -> Outcome:
-        plan = self._plan
-        shape = ModelShape(
-            **{name: found[name] for name in ("hidden", "layers", "experts", "top_k")}
-        )
+        plan, shape = self._plan, self._shape
         rows = {phase: plan.rows(phase) * shape.layers for phase in PHASES}
         row_bytes = shape.hidden * plan.lane_bits // 8  # a row's elements are as wide as the lanes
         demand = {phase: Demand(found["needs"][phase], rows[phase], row_bytes) for phase in PHASES}
         return Outcome(plan, shape, demand, modes, self._sample())
 
     def _sample(self) -> tuple[str, str]:
-        folder = Path(self._plan.model) if self._plan.model else CHECKPOINT
-        decode = tokenizer.load(folder).decode
+        decode = tokenizer.load(subject.folder_of(self._plan)).decode
         first = Generation.load(self._folder / f"{self._plan.modes[-1]}.0.npz")
         return decode(first.prompts[0].tolist()), decode(first.tokens[0].tolist())

@@ -24,7 +24,8 @@ from transformers import OlmoeConfig, OlmoeForCausalLM, PreTrainedTokenizerFast
 
 from incmoe.model import text, tokenizer
 from incmoe.model.evaluate import Evaluation, evaluate
-from incmoe.model.loading import Shape
+from incmoe.model.loading import config_of
+from incmoe.model.shape import Shape
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ def fit(model: OlmoeForCausalLM, ids: torch.Tensor, clock: Clock) -> list[dict[s
 def build(shape: Shape) -> OlmoeForCausalLM:
     """A fresh model, ready to be trained."""
     torch.manual_seed(0)
-    config: OlmoeConfig = shape.config()
+    config: OlmoeConfig = config_of(shape)
     config.router_aux_loss_coef = BALANCE
     model = OlmoeForCausalLM(config)
     model.set_experts_implementation("grouped_mm")

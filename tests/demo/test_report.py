@@ -13,9 +13,10 @@ from rich.console import Console
 
 from incmoe.demo import figures, report
 from incmoe.demo.generation import Match
-from incmoe.demo.outcome import ModelShape, ModeOutcome, Outcome, PhaseOutcome, StageTimes
+from incmoe.demo.outcome import ModeOutcome, Outcome, PhaseOutcome, StageTimes
 from incmoe.demo.plan import DECODE, PREFILL, ROUTED, STATIC, Plan
 from incmoe.demo.traffic import Demand, PortBytes
+from incmoe.model import Shape
 
 TIMES = StageTimes({"gather": 3.0, "ffn": 4.0, "reduce": 3.0}, wall_s=5.0)
 DEMAND = Demand([[300, 200], [100, 300]], rows_per_rank=400, row_bytes=1024)
@@ -36,7 +37,7 @@ def mode(equal: int = 64, **counts: int) -> ModeOutcome:
 def outcome(**modes: ModeOutcome) -> Outcome:
     return Outcome(
         plan=Plan(num_ranks=2),
-        shape=ModelShape(256, 3, 16, 4),
+        shape=Shape(layers=3),
         demand={PREFILL: DEMAND, DECODE: DEMAND},
         modes=modes or {STATIC: mode(), ROUTED: mode()},
         sample=("def f(", "x):"),

@@ -41,8 +41,8 @@ def test_a_plan_that_cannot_be_is_refused(options: dict[str, int], message: str)
 
 def test_every_rank_has_other_prompts_of_one_length() -> None:
     prompts = subject.prompts_of(Plan(num_prompts=2, prompt_tokens=40))
-    assert [piece.shape for piece in prompts] == [(2, 40)] * 4
-    assert len(torch.unique(torch.cat(prompts), dim=0)) == 8
+    assert [torch.tensor(piece).shape for piece in prompts] == [(2, 40)] * 4
+    assert len(torch.unique(torch.tensor(prompts).flatten(0, 1), dim=0)) == 8
 
 
 def test_more_prompts_than_there_is_text_are_refused() -> None:
@@ -52,10 +52,10 @@ def test_more_prompts_than_there_is_text_are_refused() -> None:
 
 def test_experts_must_divide_among_the_ranks() -> None:
     with pytest.raises(DemoError, match="6 experts do not divide among 4 ranks"):
-        subject.model_of(Plan(random_model="experts=6,layers=1"))
+        subject.check(Plan(random_model="experts=6,layers=1"))
 
 
 def test_sequences_must_fit_the_model() -> None:
     plan = Plan(random_model="positions=100,layers=1", prompt_tokens=90, new_tokens=20)
     with pytest.raises(DemoError, match="110 tokens a sequence; the model has 100 positions"):
-        subject.model_of(plan)
+        subject.check(plan)

@@ -35,10 +35,10 @@ def test_a_wrong_shape_is_refused_with_the_value(description: str, message: str)
 
 
 def test_random_weights_depend_on_the_seed_alone() -> None:
-    config = Shape.parse(SMALL).config()
+    shape = Shape.parse(SMALL)
     ids = torch.arange(10)[None]
     with torch.inference_mode():
-        first, again, other = (load(config, seed)(ids).logits for seed in (1, 1, 2))
+        first, again, other = (load(shape, seed)(ids).logits for seed in (1, 1, 2))
     assert first.shape == (1, 10, 50)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -48,7 +48,7 @@ def test_loading_leaves_the_callers_random_numbers_alone() -> None:
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    load(Shape.parse(SMALL).config(), seed=9)
+    load(Shape.parse(SMALL), seed=9)
     assert torch.equal(torch.rand(2), expected)
 
 
@@ -61,6 +61,17 @@ def test_the_checkpoint_loads_in_float32_for_evaluation() -> None:
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"holds no config\.json"):
         load(tmp_path)
+
+
+def test_a_checkpoint_tells_its_shape() -> None:
+    shape = Shape.of_checkpoint(CHECKPOINT)
+    assert (shape.hidden, shape.experts, shape.top_k, shape.layers) == (256, 16, 4, 3)
+
+
+def test_a_config_of_another_kind_is_no_shape(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"hidden_size": 12}')
+    with pytest.raises(ModelError, match="describes no OLMoE model: KeyError"):
+        Shape.of_checkpoint(tmp_path)
 
 
 def test_a_broken_checkpoint_is_one_error(tmp_path: Path) -> None:
