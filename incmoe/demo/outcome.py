@@ -63,6 +63,15 @@ class ModeOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """A prompt of a rank, and how the model went on."""
+
+    rank: int
+    prompt: str
+    continuation: str
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The whole run."""
 
@@ -70,7 +79,7 @@ class Outcome:
     shape: Shape
     demand: Mapping[str, Demand]  # by phase
     modes: Mapping[str, ModeOutcome]
-    sample: tuple[str, str]  # a prompt and how the model went on
+    sample: Sample
 
     def bound(self, mode: str, phase: str) -> float:
         """Bytes that the rows alone need in this mode, on the mean rank, in either direction."""

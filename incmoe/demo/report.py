@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from incmoe.demo.outcome import BOUNDS, EXPLAINED_DROPS, ModeOutcome, Outcome
+from incmoe.demo.outcome import BOUNDS, EXPLAINED_DROPS, ModeOutcome, Outcome, Sample
 from incmoe.demo.plan import PHASES
 
 _UNITS = ("B", "KiB", "MiB", "GiB")
@@ -29,9 +29,7 @@ def show(outcome: Outcome, console: Console) -> None:
         _counter_table(outcome),
     ):
         console.print(part)
-    prompt, continuation = outcome.sample
-    text = Text.assemble((prompt, "dim"), (continuation[:_SHOWN_CHARACTERS], "bold green"))
-    console.print(Panel(text, title="what rank 0 wrote (prompt dim)", title_align="left"))
+    console.print(_sample_panel(outcome.sample))
     console.print(_verdict(outcome))
 
 
@@ -153,6 +151,13 @@ def _section(result: ModeOutcome, name: str) -> Mapping[str, int]:
 
 def _ratio(part: float, whole: float) -> str:
     return f"{part / whole:.3f}" if whole else "-"
+
+
+def _sample_panel(sample: Sample) -> Panel:
+    continuation = sample.continuation[:_SHOWN_CHARACTERS]
+    text = Text.assemble((sample.prompt, "dim"), ("▸", "bold red"), (continuation, "bold green"))
+    title = f"the liveliest of what was written, by rank {sample.rank}, from ▸ on"
+    return Panel(text, title=title, title_align="left")
 
 
 def _verdict(outcome: Outcome) -> Text:

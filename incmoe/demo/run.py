@@ -22,7 +22,7 @@ from incmoe.demo.channel import Message
 from incmoe.demo.child import Child
 from incmoe.demo.generation import Generation, match
 from incmoe.demo.meters import Meters, difference, total
-from incmoe.demo.outcome import ModeOutcome, Outcome, PhaseOutcome, StageTimes
+from incmoe.demo.outcome import ModeOutcome, Outcome, PhaseOutcome, Sample, StageTimes
 from incmoe.demo.plan import PHASES, Plan
 from incmoe.demo.processes import Supervisor
 from incmoe.demo.progress import Narrator
@@ -191,7 +191,14 @@ class _Run:
         demand = {phase: Demand(found["needs"][phase], rows[phase], row_bytes) for phase in PHASES}
         return Outcome(plan, shape, demand, modes, self._sample())
 
-    def _sample(self) -> tuple[str, str]:
+    def _sample(self) -> Sample:
+        """The sequence with the most different tokens: small models repeat themselves."""
+        last = self._plan.modes[-1]
+        found = []
+        for rank in self._rank_numbers:
+            generation = Generation.load(self._folder / f"{last}.{rank}.npz")
+            for prompt, tokens in zip(generation.prompts, generation.tokens, strict=True):
+                found.append((len(set(tokens.tolist())), rank, prompt.tolist(), tokens.tolist()))
+        _, rank, prompt, tokens = max(found, key=lambda one: one[0])
         decode = tokenizer.load(subject.folder_of(self._plan)).decode
-        first = Generation.load(self._folder / f"{self._plan.modes[-1]}.0.npz")
-        return decode(first.prompts[0].tolist()), decode(first.tokens[0].tolist())
+        return Sample(rank, decode(prompt), decode(tokens))

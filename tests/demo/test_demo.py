@@ -85,9 +85,7 @@ def test_ctrl_c_ends_every_process_that_the_demo_started() -> None:
         command(*SMALL, "--new-tokens", "500"), cwd=ROOT, stderr=subprocess.PIPE, text=True
     ) as demo:
         assert demo.stderr is not None
-        for line in demo.stderr:
-            if "loading the model" in line:
-                break
+        assert any("loading the model" in line for line in demo.stderr)
         time.sleep(0.5)
         children = children_of(demo.pid)
         os.kill(demo.pid, signal.SIGINT)

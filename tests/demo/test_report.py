@@ -13,7 +13,7 @@ from rich.console import Console
 
 from incmoe.demo import figures, report
 from incmoe.demo.generation import Match
-from incmoe.demo.outcome import ModeOutcome, Outcome, PhaseOutcome, StageTimes
+from incmoe.demo.outcome import ModeOutcome, Outcome, PhaseOutcome, Sample, StageTimes
 from incmoe.demo.plan import DECODE, PREFILL, ROUTED, STATIC, Plan
 from incmoe.demo.traffic import Demand, PortBytes
 from incmoe.model import Shape
@@ -40,7 +40,7 @@ def outcome(**modes: ModeOutcome) -> Outcome:
         shape=Shape(layers=3),
         demand={PREFILL: DEMAND, DECODE: DEMAND},
         modes=modes or {STATIC: mode(), ROUTED: mode()},
-        sample=("def f(", "x):"),
+        sample=Sample(1, "def f(", "x):"),
     )
 
 
@@ -62,7 +62,7 @@ def test_the_report_shows_what_was_found() -> None:
         "N = 2, M = 400.00 KiB prefill, 400.00 KiB decode, D = 0.38 prefill, 0.38 decode",
         "83%",  # overlap: 5 s hidden of the 6 s that could be
         "added to its sum, which was not complete yet",
-        "def f(x):",
+        "def f(▸x):",
         "All generated tokens equal the single process's, static and routed.",
     ):
         assert words in text
