@@ -18,6 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -48,6 +49,7 @@ class DataPlane:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         self._epoll.register(self._wake, select.EPOLLIN)
+        self._faulty = [line for line in lines if line.has_faults]
         self._by_fd = {line.port.fileno(): line for line in lines}
         self._wants_write: set[int] = set()
         for fd in self._by_fd:
@@ -124,7 +126,7 @@ class DataPlane:
     def _release_held(self, now: float) -> list[tuple[int, Frames]]:
         """What fault injectors have held back until now."""
         released = []
-        for line in self.lines.values():
+        for line in self._faulty:
             deadline = line.deadline
             if deadline is not None and deadline <= now:
                 released.append((line.port.number, line.release(now)))
@@ -133,7 +135,7 @@ class DataPlane:
 
     def _timeout(self) -> float:
         """Seconds until the next deadline; -1 for none."""
-        deadlines = [line.deadline for line in self.lines.values()]
+        deadlines = [line.deadline for line in self._faulty]
         soonest = min((d for d in deadlines if d is not None), default=None)
         return -1 if soonest is None else max(soonest - time.monotonic(), 0)
 
@@ -155,17 +157,26 @@ class DataPlane:
 
     def _scatter(self, batch: Batch, now: float) -> None:
         """Gives every egress port its frames, in order."""
+        if len(batch) == 0:
+            return
+        if (batch.port == batch.port[0]).all():
+            self._send(int(batch.port[0]), Frames(batch.data, batch.offset, batch.length), now)
+            return
         order = np.argsort(batch.port, kind="stable")
         ports = batch.port[order]
-        starts = np.flatnonzero(np.diff(ports, prepend=-1))
-        for first, end in zip(starts.tolist(), [*starts[1:].tolist(), len(order)], strict=False):
+        starts = [0, *(np.flatnonzero(ports[1:] != ports[:-1]) + 1).tolist(), len(ports)]
+        for first, end in pairwise(starts):
             chosen = order[first:end]
-            line = self.lines.get(int(ports[first]))
-            if line is None:
-                self.counts["no_such_port"] += len(chosen)
-                continue
-            line.send(Frames(batch.data, batch.offset[chosen], batch.length[chosen]), now)
-            self._watch(line)
+            frames = Frames(batch.data, batch.offset[chosen], batch.length[chosen])
+            self._send(int(ports[first]), frames, now)
+
+    def _send(self, port: int, frames: Frames, now: float) -> None:
+        line = self.lines.get(port)
+        if line is None:
+            self.counts["no_such_port"] += len(frames)
+            return
+        line.send(frames, now)
+        self._watch(line)
 
     def _watch(self, line: Line) -> None:
         """Asks to be told when the port can be written, exactly while something waits for it."""

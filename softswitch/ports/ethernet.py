@@ -84,7 +84,7 @@ class EthernetPort:
         copy_rows(frames.data, frames.offset, received)
         if partial.any():
             complete_checksums(frames.select(partial))
-        self.stats.received(frames)
+        self.stats.received(len(frames), frames.num_bytes)
         return frames
 
     def _whole_frames(self, count: int) -> tuple[Frames, NDArray[np.bool_]]:

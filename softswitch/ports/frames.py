@@ -119,7 +119,7 @@ def join(parts: Sequence[Frames]) -> Frames:
 class Arena:
     """One reusable buffer in which all ports put what they receive for one batch."""
 
-    def __init__(self, num_bytes: int = 1 << 21) -> None:
+    def __init__(self, num_bytes: int = 1 << 23) -> None:
         self._data = np.empty(num_bytes, dtype=np.uint8)
         self._used = 0
 
@@ -127,13 +127,20 @@ class Arena:
         """Forgets the last batch; its frames must not be used any more."""
         self._used = 0
 
+    def room(self, num_bytes: int) -> tuple[Bytes, int]:
+        """A buffer, and from where on it has so many free bytes; `take` those that were used."""
+        if self._used + num_bytes > self._data.size:
+            # Frames placed earlier keep the old buffer alive; `join` copies in that case.
+            self._data = np.empty(2 * max(self._data.size, num_bytes), dtype=np.uint8)
+            self._used = 0
+        return self._data, self._used
+
+    def take(self, num_bytes: int) -> None:
+        self._used += num_bytes
+
     def place(self, length: Lengths) -> Frames:
         """Room for frames of these lengths, packed; the caller fills it."""
         need = int(length.sum(dtype=np.int64))
-        if self._used + need > self._data.size:
-            # Frames placed earlier keep the old buffer alive; `join` copies in that case.
-            self._data = np.empty(2 * max(self._data.size, need), dtype=np.uint8)
-            self._used = 0
-        offset = packed_offsets(length) + self._used
-        self._used += need
-        return Frames(self._data, offset, length)
+        data, used = self.room(need)
+        self.take(need)
+        return Frames(data, packed_offsets(length) + used, length)

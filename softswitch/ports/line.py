@@ -26,6 +26,10 @@ class Line:
         self._tx_faults = tx_faults
 
     @property
+    def has_faults(self) -> bool:
+        return self._rx_faults is not None or self._tx_faults is not None
+
+    @property
     def deadline(self) -> float | None:
         """When `release` is to be called."""
         faults = [f for f in (self._rx_faults, self._tx_faults) if f is not None]

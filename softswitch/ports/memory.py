@@ -59,7 +59,7 @@ class MemoryPort:
         source = frames_of(taken)
         frames = arena.place(source.length)
         copy_rows(frames.data, frames.offset, source)
-        self.stats.received(frames)
+        self.stats.received(len(frames), frames.num_bytes)
         return frames
 
     def send(self, frames: Frames) -> None:

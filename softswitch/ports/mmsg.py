@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ MMSGHDR = np.dtype(
     ]
 )
 MAX_MESSAGES = 1024  # UIO_MAXIOV: messages of one call, and buffers of one message
+NAME_BYTES = 32  # room for any socket address in use here
 CONTROL_BYTES = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -41,9 +43,18 @@ _sendmmsg.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int
 Messages = NDArray[np.void]
 
 
+def field_at(name: str) -> int:
+    """The offset of a field of struct mmsghdr."""
+    assert MMSGHDR.fields is not None
+    return MMSGHDR.fields[name][1]
+
+
 def address_of(array: NDArray[np.generic]) -> int:
     """Where the array's memory starts; the caller keeps the array alive while it is in use."""
-    return int(array.ctypes.data)
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(cast(Any, array)))
+    except (TypeError, ValueError):
+        return int(array.ctypes.data)  # read-only or empty; four times as slow
 
 
 def rows_of(array: NDArray[np.generic]) -> NDArray[np.uint64]:
@@ -52,10 +63,9 @@ def rows_of(array: NDArray[np.generic]) -> NDArray[np.uint64]:
     return np.uint64(address_of(array)) + np.arange(len(array), dtype=np.uint64) * step
 
 
-def send_messages(fd: int, messages: Messages) -> int:
+def send_messages(fd: int, address: int, count: int) -> int:
     """How many of the messages the kernel took, at least one; OSError if not even the first."""
-    count = min(len(messages), MAX_MESSAGES)
-    sent = int(_sendmmsg(fd, address_of(messages), count, socket.MSG_DONTWAIT))
+    sent = int(_sendmmsg(fd, address, min(count, MAX_MESSAGES), socket.MSG_DONTWAIT))
     if sent < 0:
         raise _last_error()
     return sent
@@ -66,7 +76,7 @@ class ReceiveRing:
 
     def __init__(self, num_messages: int, buffer_bytes: int) -> None:
         self.data: Bytes = np.empty((num_messages, buffer_bytes), dtype=np.uint8)
-        self.names: Bytes = np.zeros((num_messages, 32), dtype=np.uint8)
+        self.names: Bytes = np.zeros((num_messages, NAME_BYTES), dtype=np.uint8)
         self.control: Bytes = np.zeros((num_messages, CONTROL_BYTES), dtype=np.uint8)
         self._buffers = np.zeros(num_messages, dtype=IOVEC)
         self._buffers["base"] = rows_of(self.data)
@@ -76,14 +86,21 @@ class ReceiveRing:
         self.messages["iov"] = rows_of(self._buffers.view(np.uint8).reshape(num_messages, 16))
         self.messages["iov_count"] = 1
         self.messages["control"] = rows_of(self.control)
+        self.messages["name_bytes"] = NAME_BYTES
+        self.messages["control_bytes"] = CONTROL_BYTES
+        self._fresh = self.messages.copy()
+        parts = (self.messages, self.names, self.control, self.data)
+        self._addresses: tuple[int, ...] = tuple(map(address_of, parts))
+
+    def addresses(self) -> tuple[int, ...]:
+        """Of the messages, their names, their control data and their buffers."""
+        return self._addresses
 
     def receive(self, fd: int, limit: int | None = None) -> int:
         """Fills the ring from the socket without waiting; how many messages came, 0 if none."""
         count = min(limit or len(self.messages), len(self.messages))
-        self.messages["name_bytes"][:count] = self.names.shape[1]
-        self.messages["control_bytes"][:count] = CONTROL_BYTES
-        self.messages["flags"][:count] = 0
-        got = int(_recvmmsg(fd, address_of(self.messages), count, socket.MSG_DONTWAIT, None))
+        self.messages[:count] = self._fresh[:count]
+        got = int(_recvmmsg(fd, self._addresses[0], count, socket.MSG_DONTWAIT, None))
         if got >= 0:
             return got
         error = _last_error()

@@ -26,9 +26,9 @@ class PortStats:
         self.rx_packets = self.rx_bytes = self.tx_packets = self.tx_bytes = 0
         self.counts: Counter[str] = Counter()
 
-    def received(self, frames: Frames) -> None:
-        self.rx_packets += len(frames)
-        self.rx_bytes += frames.num_bytes
+    def received(self, num_packets: int, num_bytes: int) -> None:
+        self.rx_packets += num_packets
+        self.rx_bytes += num_bytes
 
     def sent(self, num_packets: int, num_bytes: int) -> None:
         self.tx_packets += num_packets

@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from softswitch.ports.mmsg import Messages, send_messages
+from softswitch.ports.mmsg import MMSGHDR, Messages, address_of, send_messages
 
 # What an error on one message means for the frames of that message.
 LOSS_OF_ERROR = {
@@ -24,10 +24,11 @@ def send_all(fd: int, messages: Messages, on_error: OnError) -> int:
 
     `on_error(message, errno)` is told of a message that failed: True skips it, False stops there.
     """
-    done = 0
+    address, done = address_of(messages), 0
     while done < len(messages):
         try:
-            done += send_messages(fd, messages[done:])
+            rest = address + done * MMSGHDR.itemsize
+            done += send_messages(fd, rest, len(messages) - done)
         except OSError as error:
             number = error.errno or errno.EIO
             if number in NO_ROOM or not on_error(done, number):

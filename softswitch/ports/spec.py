@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from softswitch.ports.ethernet import EthernetPort, ethernet_ring
 from softswitch.ports.faults import FaultInjector, FaultSpec
@@ -16,7 +16,9 @@ from softswitch.ports.memory import MemoryPort
 from softswitch.ports.mmsg import ReceiveRing
 from softswitch.ports.pcap import Capture
 from softswitch.ports.port import Port, PortError
-from softswitch.ports.udp import UdpPort, udp_ring
+from softswitch.ports.udp import UdpBuffers, UdpPort
+
+T = TypeVar("T")
 
 MAX_PORT = 510  # v1model's port is bit<9>, and 511 means drop
 
@@ -51,7 +53,7 @@ class WireOptions:
 def open_lines(specs: Sequence[PortSpec], options: WireOptions) -> list[Line]:
     """Opens all ports; if one cannot be opened, none stays open."""
     _refuse_duplicates(specs)
-    udp, ethernet = _once(udp_ring), _once(ethernet_ring)
+    udp, ethernet = _once(UdpBuffers), _once(ethernet_ring)
     with ExitStack() as opened:
         lines = []
         for spec in specs:
@@ -69,10 +71,11 @@ def _refuse_duplicates(specs: Sequence[PortSpec]) -> None:
             raise PortError(f"port number {number} is given {numbers.count(number)} times")
 
 
-def _once(make: Callable[[], ReceiveRing]) -> Callable[[], ReceiveRing]:
-    made: list[ReceiveRing] = []
+def _once(make: Callable[[], T]) -> Callable[[], T]:
+    """Makes one thing, when it is first asked for."""
+    made: list[T] = []
 
-    def get() -> ReceiveRing:
+    def get() -> T:
         if not made:
             made.append(make())
         return made[0]
@@ -81,12 +84,12 @@ def _once(make: Callable[[], ReceiveRing]) -> Callable[[], ReceiveRing]:
 
 
 def _open_port(
-    spec: PortSpec, udp: Callable[[], ReceiveRing], ethernet: Callable[[], ReceiveRing]
+    spec: PortSpec, udp: Callable[[], UdpBuffers], ethernet: Callable[[], ReceiveRing]
 ) -> Port:
     if spec.target == "memory":
         return MemoryPort(spec.number)
     if spec.target.startswith("udp:"):
-        return UdpPort(spec.number, _udp_address(spec), ring=udp())
+        return UdpPort(spec.number, _udp_address(spec), buffers=udp())
     return EthernetPort(spec.number, spec.target, ring=ethernet())
 
 

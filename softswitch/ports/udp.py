@@ -5,32 +5,24 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from softswitch.ports import headers
 from softswitch.ports.backlog import DEFAULT_BACKLOG_BYTES, Backlog
-from softswitch.ports.frames import Arena, Frames, Lengths, copy_rows, no_frames
-from softswitch.ports.mmsg import ReceiveRing
+from softswitch.ports.frames import Arena, Frames, no_frames
 from softswitch.ports.port import PortError, PortStats
+from softswitch.ports.receive_kernel import SOL_UDP, UDP_GRO
 from softswitch.ports.sockets import enlarge_buffers, kernel_drops
-from softswitch.ports.udp_send import UdpSender
+from softswitch.ports.udp_receive import RING_MESSAGES, UdpReceiver, udp_ring
+from softswitch.ports.udp_send import RunBuffers, UdpSender
 
-UDP_GRO = 104  # linux/udp.h
-SOL_UDP = 17
-MAX_PAYLOAD = 9000
-RUN_BYTES = 65536  # a run of datagrams that the kernel coalesced is at most this long
-RING_MESSAGES = 64
 BUDGET_BYTES = 1 << 18  # of one receive: all ports together should stay in the cache
 
-RingSource = Callable[[], ReceiveRing]
 
+class UdpBuffers:
+    """Room for one batch each way; ports of one switch share it, since one thread serves all."""
 
-def udp_ring() -> ReceiveRing:
-    """Buffers for one batch; ports of one switch share them, since one thread reads them all."""
-    return ReceiveRing(RING_MESSAGES, RUN_BYTES)
+    def __init__(self) -> None:
+        self.ring = udp_ring()
+        self.runs = RunBuffers()
 
 
 class UdpPort:
@@ -41,7 +33,7 @@ class UdpPort:
         number: int,
         address: tuple[str, int],
         *,
-        ring: ReceiveRing | None = None,
+        buffers: UdpBuffers | None = None,
         offload: bool = True,
         backlog_bytes: int = DEFAULT_BACKLOG_BYTES,
     ) -> None:
@@ -51,14 +43,13 @@ class UdpPort:
         self.address: tuple[str, int] = (host, port)
         self.name = f"udp:{host}:{port}"
         self.stats = PortStats()
-        self._ring = ring or udp_ring()
+        buffers = buffers or UdpBuffers()
+        self._receiver = UdpReceiver(buffers.ring, self.address)
         self._limit = RING_MESSAGES
         self._backlog = Backlog(backlog_bytes)
         if offload:
             _ask_for_runs(self._socket)
-        self._sender = UdpSender(self._socket, self.stats, offload=offload)
-        self._host = np.frombuffer(socket.inet_aton(host), dtype=np.uint8)
-        self._port = np.frombuffer(port.to_bytes(2, "big"), dtype=np.uint8)
+        self._sender = UdpSender(self._socket, self.stats, buffers.runs, offload=offload)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -69,58 +60,19 @@ class UdpPort:
 
     def receive(self, arena: Arena) -> Frames:
         try:
-            count = self._ring.receive(self.fileno(), self._limit)
+            frames, num_bytes, too_big = self._receiver.receive(self.fileno(), arena, self._limit)
         except OSError:
             self.stats.count("rx_error", 1)
             return no_frames()
-        if count == 0:
-            return no_frames()
-        payloads, message = self._split(count)
-        frames = arena.place(payloads.length + np.int32(headers.HEADER_BYTES))
-        copy_rows(frames.data, frames.offset + headers.HEADER_BYTES, payloads)
-        headers.write_headers(frames, self._flow_from(message))
-        self.stats.received(frames)
-        self._limit = _messages_for(count, frames.num_bytes)
+        self.stats.received(len(frames), num_bytes)
+        self.stats.count("rx_too_big", too_big)
+        self._limit = self._receiver.messages_for(BUDGET_BYTES)
         return frames
 
-    def _split(self, count: int) -> tuple[Frames, NDArray[np.int64]]:
-        """The datagrams of `count` received runs, and which run each one is from."""
-        total = self._ring.messages["bytes"][:count].astype(np.int64)
-        segment = self._segment_bytes(count, total)
-        pieces = np.maximum(-(-total // segment), 1)
-        message = np.repeat(np.arange(count), pieces)
-        index = np.arange(len(message)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        start = index * segment[message]
-        length: Lengths = np.minimum(segment[message], total[message] - start).astype(np.int32)
-        payloads = Frames(self._ring.data.reshape(-1), message * RUN_BYTES + start, length)
-        return self._without_oversize(payloads, message)
-
-    def _segment_bytes(self, count: int, total: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Bytes per datagram of each run: in a control message if there are several in a run."""
-        control = self._ring.control[:count]
-        level, kind = control[:, 8:12].view(np.int32)[:, 0], control[:, 12:16].view(np.int32)[:, 0]
-        has_control = self._ring.messages["control_bytes"][:count] >= 20
-        is_run = has_control & (level == SOL_UDP) & (kind == UDP_GRO)
-        size = control[:, 16:20].view(np.int32)[:, 0].astype(np.int64)
-        return np.maximum(np.where(is_run, size, total), 1)
-
-    def _without_oversize(
-        self, payloads: Frames, message: NDArray[np.int64]
-    ) -> tuple[Frames, NDArray[np.int64]]:
-        fits = payloads.length <= MAX_PAYLOAD
-        if fits.all():
-            return payloads, message
-        self.stats.count("rx_too_big", int(np.count_nonzero(~fits)))
-        return payloads.select(fits), message[fits]
-
-    def _flow_from(self, message: NDArray[np.int64]) -> headers.Flow:
-        names = self._ring.names[message]  # struct sockaddr_in: family, port, address
-        return headers.Flow(names[:, 4:8], names[:, 2:4], self._host, self._port)
-
     def send(self, frames: Frames) -> None:
-        frames = self._sender.sendable(frames)
-        rest = frames if self._backlog else self._sender.send(frames)
-        self.stats.count("tx_queue_full", self._backlog.add(rest))
+        rest = self._sender.sendable(frames) if self._backlog else self._sender.send(frames)
+        if len(rest):
+            self.stats.count("tx_queue_full", self._backlog.add(rest))
 
     def flush(self) -> None:
         while self._backlog:
@@ -152,11 +104,6 @@ def _bound_socket(number: int, address: tuple[str, int]) -> socket.socket:
         raise PortError(f"port {number}: cannot bind udp:{host}:{port}: {reason}") from error
     enlarge_buffers(bound)
     return bound
-
-
-def _messages_for(count: int, num_bytes: int) -> int:
-    """How many messages fill the budget if they are like the last ones."""
-    return min(max(BUDGET_BYTES * count // max(num_bytes, 1), 4), RING_MESSAGES)
 
 
 def _ask_for_runs(bound: socket.socket) -> None:

@@ -11,10 +11,12 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from softswitch.ports import sender, udp_send
+from softswitch.ports import sender
 from softswitch.ports.frames import Arena, Frames, frames_of
 from softswitch.ports.port import PortError
-from softswitch.ports.udp import MAX_PAYLOAD, UdpPort
+from softswitch.ports.udp import UdpPort
+from softswitch.ports.udp_receive import MAX_PAYLOAD
+from softswitch.ports.udp_send import RunBuffers
 
 SOL_UDP, UDP_SEGMENT = 17, 103
 PORT_ADDRESS = "127.9.1.1"
@@ -179,11 +181,11 @@ class Kernel:
         self.real = sender.send_messages
         monkeypatch.setattr(sender, "send_messages", self)
 
-    def __call__(self, fd, messages):
+    def __call__(self, fd, address, count):
         failure = self.failures.pop(0) if self.failures else 0
         if failure:
             raise OSError(failure, "as told")
-        return self.real(fd, messages)
+        return self.real(fd, address, count)
 
 
 def test_what_the_kernel_has_no_room_for_waits_in_order(port, host, monkeypatch):
@@ -227,20 +229,20 @@ def test_a_run_the_route_cannot_cut_is_sent_frame_by_frame(host, monkeypatch):
     port.close()
 
 
-def test_runs_start_where_size_or_place_changes():
-    size = np.array([9, 9, 5, 9, 9, 10, 10, 0, 0, 4], dtype=np.int32)
-    place = np.zeros((len(size), 4), dtype=np.uint8)
-    place[4:, 3] = 1
-    parsed = udp_send.Parsed(size > 0, size > 0, place, place[:, :2], size)
-    starts = udp_send._run_starts(parsed, 64)
-    assert starts.tolist() == [True, False, False, True, True, True, False, True, True, True]
+def runs_of(host, sizes, max_segments=64):
+    """How many frames each message has."""
+    frames = frames_of([frame_to(host, bytes(size)) for size in sizes])
+    return np.diff(RunBuffers(4).gather(frames, max_segments).first).tolist()
 
 
-def test_runs_are_not_longer_than_the_kernel_allows():
-    size = np.full(200, 10, dtype=np.int32)
-    place = np.zeros((200, 4), dtype=np.uint8)
-    parsed = udp_send.Parsed(size > 0, size > 0, place, place[:, :2], size)
-    assert np.flatnonzero(udp_send._run_starts(parsed, 64)).tolist() == [0, 64, 128, 192]
+def test_runs_start_where_the_size_grows_or_after_a_shorter_one(host):
+    assert runs_of(host, [9, 9, 5, 9, 9, 10, 10, 0, 0, 4, 3, 3, 2]) == [3, 2, 2, 1, 1, 2, 2]
+
+
+def test_runs_are_not_longer_than_the_kernel_allows(host):
+    assert runs_of(host, [10] * 200) == [64, 64, 64, 8]
+    assert runs_of(host, [9000] * 10) == [7, 3]
+    assert runs_of(host, [10] * 4, max_segments=1) == [1, 1, 1, 1]
 
 
 def test_datagrams_the_socket_had_no_room_for_are_counted():
