@@ -60,9 +60,12 @@ class EthernetPort:
         self.name = interface
         self.stats = PortStats()
         self._socket = _bound_socket(number, interface)
-        self._max_frame = interface_mtu(self._socket, interface) + ETHERNET_BYTES + VLAN_BYTES
+        self._max_frame = self._ask_max_frame()
         self._ring = ring or ethernet_ring()
         self._backlog = Backlog(backlog_bytes)
+
+    def _ask_max_frame(self) -> int:
+        return interface_mtu(self._socket, self.name) + ETHERNET_BYTES + VLAN_BYTES
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -91,6 +94,8 @@ class EthernetPort:
         """The frames in the ring that are for us, and which of them lack their checksum."""
         messages = self._ring.messages[:count]
         cut = messages["flags"] & socket.MSG_TRUNC != 0
+        if (messages["bytes"] > self._max_frame).any():
+            self._max_frame = self._ask_max_frame()  # it may have been changed
         big = ~cut & (messages["bytes"] > self._max_frame)
         # struct sockaddr_ll: the packet's type is its byte 10; matters before Linux 4.20 only.
         good = ~cut & ~big & (self._ring.names[:count, 10] != PACKET_OUTGOING)

@@ -35,7 +35,10 @@ def kernel_drops(target: socket.socket) -> int:
 
 
 def interface_mtu(any_socket: socket.socket, interface: str) -> int:
-    """The interface's MTU in bytes, without the Ethernet header."""
+    """The interface's MTU in bytes, without the Ethernet header; 0 if it is gone."""
     request = struct.pack("=16sI20x", interface.encode(), 0)
-    answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFMTU, request)
+    try:
+        answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFMTU, request)
+    except OSError:
+        return 0
     return int(struct.unpack_from("=I", answer, 16)[0])

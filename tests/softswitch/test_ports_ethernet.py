@@ -122,6 +122,13 @@ class TestVeth:
         packet[UDP].chksum = None
         assert Ether(bytes(packet))[UDP].chksum == found
 
+    def test_an_mtu_that_grows_later_is_noticed(self, namespace, port, taps):
+        for end in ("h1", "s1"):
+            namespaces.ip("-n", namespace, "link", "set", end, "mtu", str(MTU + 500))
+        [frame] = frames(1, size=MTU + 400)
+        taps.send(1, frame)
+        assert receive(port, 1) == [frame]
+
     def test_an_interface_that_goes_down_is_counted_and_does_not_spin(self, namespace, port):
         namespaces.ip("-n", namespace, "link", "set", "s1", "down")
         time.sleep(0.05)

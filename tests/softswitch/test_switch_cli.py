@@ -15,6 +15,7 @@ from p4runtime_sh.p4runtime import P4RuntimeClient
 from scapy.utils import rdpcap
 
 from incmoe.cli import main
+from tests import namespaces
 from tests.softswitch.p4runtime.controller import JSON, P4INFO
 
 COMMAND = [sys.executable, "-m", "incmoe.cli", "switch"]
@@ -145,6 +146,26 @@ class TestLife:
         status, said = end(process)
         assert (status, said) == (0, "")
         assert "INFO softswitch: up: " in path.read_text()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(namespaces.why_not() is not None, reason=namespaces.why_not() or "")
+def test_it_serves_interfaces_of_its_namespace(tmp_path):
+    ready = tmp_path / "ready"
+    with namespaces.namespace(f"incmoe-cli-{os.getpid()}") as name:
+        namespaces.add_veth(name, "s1", "h1", mtu=1500)
+        namespaces.add_veth(name, "s2", "h2", mtu=1500)
+        words = ["-i", "1@s1", "-i", "2@s2", "--ready-file", str(ready), str(JSON)]
+        command = ["ip", "netns", "exec", name, *COMMAND, *words]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        taps = namespaces.Taps(name, {1: "h1", 2: "h2"})
+        wait_for(lambda: ready.exists() or process.poll() is not None)
+        frame = bytes([4]) + bytes(61)
+        taps.send(2, frame)
+        assert taps.take(quiet_s=0.3) == {1: [frame[:8] + b"\0\0\xde\xad" + frame[12:]]}
+        assert end(process)[0] == 0
+        taps.close()
+        process.stderr.close()
 
 
 class TestRefusals:
