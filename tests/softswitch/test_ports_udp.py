@@ -13,6 +13,7 @@ from scapy.packet import Raw
 
 from softswitch.ports import sender
 from softswitch.ports.frames import Arena, Frames, frames_of
+from softswitch.ports.headers import Flow, write_headers
 from softswitch.ports.port import PortError
 from softswitch.ports.udp import UdpPort
 from softswitch.ports.udp_receive import MAX_PAYLOAD
@@ -77,6 +78,21 @@ def test_headers_are_those_scapy_would_build(port, host):
     rebuilt = Ether(frame)
     rebuilt[IP].chksum = rebuilt[IP].len = rebuilt[UDP].len = None
     assert bytes(rebuilt) == frame
+
+
+def test_headers_written_in_bulk_are_those_of_a_port(port, host):
+    host.sendto(b"x" * 99, port.address)
+    host.sendto(b"y" * 7, port.address)
+    received = receive(port, 2)
+    frames = frames_of([bytes(42) + frame[42:] for frame in received])
+
+    def wire(address):
+        ip, number = address
+        parts = (socket.inet_aton(ip), number.to_bytes(2, "big"))
+        return (np.frombuffer(part, dtype=np.uint8) for part in parts)
+
+    write_headers(frames, Flow(*wire(host.getsockname()), *wire(port.address)))
+    assert list(frames) == received
 
 
 def test_runs_and_single_datagrams_come_in_order(port, host):
