@@ -48,7 +48,7 @@ class _Band:
 
     def sums(self) -> tuple[np.ndarray, int]:
         """The sums, and how many rows were repeated at another exponent."""
-        out = np.zeros(self.values.shape[1:], np.float64)
+        out = np.zeros(self.values.shape[1:], np.float32)  # as the endpoint's
         exponents = np.array(self.band.exponents, np.int64)
         flags = np.zeros(len(out), np.uint8)
         rows, repeats = np.flatnonzero(self.expected.any(axis=0)), 0
@@ -215,6 +215,6 @@ class World:
             assert not pending, f"ranks {[tasks.index(task) for task in pending]} hang"
             return [task.result() for task in tasks]
         finally:
-            for group in groups:
-                group.close()
+            with ThreadPoolExecutor(len(groups)) as closers:  # they wait for each other's farewell
+                list(closers.map(Group.close, groups))
             pool.shutdown(wait=False)
