@@ -136,13 +136,15 @@ def forward(layer: InNetworkMoE, tokens: Tokens) -> torch.Tensor:
 
 def control_messages(running: Running) -> int:
     """Messages of all ranks that a loss-free run has no need of."""
-    stats = [group.fabric.stats() for group in running.groups]  # type: ignore[attr-defined]
+    stats = [group.fabric.stats() for group in running.groups]
     return sum(one[name] for one in stats for name in CONTROL)
 
 
 def figures(measured: dict[Case, Measured], num_tokens: int) -> Iterator[Figure]:
     """The figures of all cases: for each mode the worst, then each."""
-    shape = f"hidden {HIDDEN}, {EXPERTS} experts, top {TOP_K}, N={RANKS}, {num_tokens} tokens a rank"
+    shape = (
+        f"hidden {HIDDEN}, {EXPERTS} experts, top {TOP_K}, N={RANKS}, {num_tokens} tokens a rank"
+    )
     for kind in (Kind.STATIC, Kind.ROUTED):
         name = f"bytes_{kind.name.lower()}_over_bound"
         bound = "N M" if kind is Kind.STATIC else "(D+1) M"

@@ -78,7 +78,7 @@ Payloads = NDArray[np.uint8]
 
 
 def headers(num: int, **fields: object) -> Headers:
-    """Return `num` headers with the version set and each field given as a scalar or an array [num]."""
+    """Return `num` headers of our version; each field is a scalar or an array [num]."""
     out = np.zeros(num, HEADER)
     out["version"] = VERSION
     for name, value in fields.items():
@@ -87,7 +87,7 @@ def headers(num: int, **fields: object) -> Headers:
 
 
 def encode(header: Headers, payload: Payloads | None = None) -> NDArray[np.uint8]:
-    """Return messages [n, HEADER_BYTES + payload_bytes] of one run, contiguous, ready for UDP_SEGMENT."""
+    """Return messages [n, HEADER_BYTES + payload_bytes] of one run, contiguous."""
     payload_bytes = 0 if payload is None else payload.shape[1]
     out = np.empty((len(header), HEADER_BYTES + payload_bytes), np.uint8)
     out[:, :HEADER_BYTES] = header.view(np.uint8).reshape(len(header), HEADER_BYTES)
