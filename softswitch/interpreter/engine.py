@@ -76,13 +76,14 @@ class Interpreter:
             self._memory.record_fault(str(fault))
             return
         for copy in self._copies(packet):
+            egress_port = copy.intrinsic("egress_port")  # whatever the program makes of the field
             try:
                 sent = self._egress(copy)
             except Fault as fault:
                 self._memory.record_fault(str(fault))
                 continue
             if sent is not None:
-                yield copy.intrinsic("egress_port"), sent
+                yield egress_port, sent
 
     def _arrive(self, port: int, frame: bytes) -> Packet:
         packet = Packet.arriving(self.program, frame)

@@ -61,7 +61,8 @@ class Parser:
             for operation in state.operations:
                 RULES[type(operation)](self, operation)
             name = self._next(state)
-        raise self.error("ParserTimeout")
+        if name is not None:
+            raise self.error("ParserTimeout")
 
     def _next(self, state: ir.ParserState) -> str | None:
         evaluator = Evaluator(self.packet)
