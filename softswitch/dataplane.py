@@ -73,6 +73,10 @@ class DataPlane:
         for line in self.lines.values():
             line.close()
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
     def call(self, function: Callable[[], T]) -> T:
         """Runs the function between two batches and returns, or raises, what it does."""
         thread = self._thread

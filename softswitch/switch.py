@@ -138,6 +138,8 @@ class Switch:
         """What left through memory ports since the last call, all injected frames being done."""
         ports = self._memory_ports()
         while any(port.has_input for port in ports.values()):
+            if not self._plane.is_running:
+                raise SwitchError("the data plane is not running") from self.failure
             self.between_batches(lambda: None)
         self.between_batches(lambda: None)
         taken = {number: port.take_output() for number, port in ports.items()}

@@ -227,6 +227,13 @@ class TestSwitch:
         assert switch.stats()["ports"]["1"]["rx_packets"] == 0
         switch.stop()
 
+    def test_output_is_not_waited_for_when_nothing_runs(self):
+        switch = Switch(SwitchConfig(memory(1), JSON, grpc_address=None))
+        switch.inject(1, key(4))
+        with pytest.raises(SwitchError, match="the data plane is not running"):
+            switch.take_output()
+        switch.stop()
+
     def test_nothing_is_left_when_it_has_stopped(self):
         before = set(threading.enumerate())
         config = SwitchConfig(memory(1), JSON, P4INFO, grpc_address="127.0.0.1:0")
