@@ -185,14 +185,19 @@ class Endpoint:
         os.close(self._wake_fd)
 
     def _linger(self) -> None:
-        linger_s = self.session.timers.linger_s
         self._wake()
-        until = time.monotonic() + linger_s
-        while not (self._core.all_said_farewell and self._core.is_idle):
-            left_s = max(until, self._core.asked_at + linger_s) - time.monotonic()
-            if left_s <= 0 or self._core.failure is not None:
+        core, began = self._core, time.monotonic()
+        while not (core.all_said_farewell and core.is_idle):
+            left_s = max(began, core.asked_at) + self._patience_s() - time.monotonic()
+            if left_s <= 0 or core.failure is not None:
                 return
             self._changed.wait(left_s)
+
+    def _patience_s(self) -> float:
+        """Return how long to wait for questions: not long once all others are done."""
+        timers = self.session.timers
+        done = self._core.all_said_farewell
+        return min(timers.linger_s, 4 * timers.pull_after_s) if done else timers.linger_s
 
     def __enter__(self) -> Self:
         return self

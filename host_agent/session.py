@@ -145,10 +145,11 @@ class Session:
 
     @cached_property
     def sums(self) -> Cut:
-        """A sum's segments, in chunks; a few more than needed if that makes them equal."""
+        """A sum's segments, in chunks; a few more than needed where that makes them equal."""
         total = self.row.sum_chunks
         least = -(-total // self.max_chunks)
-        num = next((n for n in range(least, least + least // 4 + 1) if total % n == 0), least)
+        most = max(least, min(least + least // 4, self.max_segments))
+        num = next((n for n in range(least, most + 1) if total % n == 0), least)
         size = -(-total // num)
         num = -(-total // size)
         return Cut(num, size, total - (num - 1) * size)

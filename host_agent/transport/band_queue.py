@@ -43,16 +43,21 @@ class BandQueue:
     @property
     def has_next(self) -> bool:
         """Whether the window has room for something queued."""
-        return self._next < self._limit
+        if self._next >= self._limit:
+            return False
+        return self._base == self._next or not self._next_band().is_farewell
 
     @property
     def _limit(self) -> int:
         return min(self._base + self._session.num_slots, self.end)
 
+    def _next_band(self) -> Outgoing:
+        return next(band for band in self._bands if self._next < band.end)
+
     def take(self, room_bytes: int) -> tuple[Outgoing, Numbers]:
         """Take rows with members, or pieces, of the next band: about `room_bytes`, perhaps none."""
         assert self.has_next
-        band = next(band for band in self._bands if self._next < band.end)
+        band = self._next_band()
         are_pieces = self._next < band.first_row
         cut = self._session.dispatch
         size = band.pieces.shape[1] if are_pieces else cut.num * cut.size

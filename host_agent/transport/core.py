@@ -141,7 +141,7 @@ class Core:
             return
         ranks = bitmaps.union(headers["ranks"].astype(np.uint64)) if of_me else 1 << owner
         self._liveness.heard(now, ranks)
-        if op in (Op.DISPATCH, Op.PULL):
+        if op == Op.PULL:
             self.asked_at = now
         match op:
             case Op.DISPATCH:

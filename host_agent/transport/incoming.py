@@ -84,6 +84,12 @@ class Incoming:
             band.missing -= len(index)
             self.progress |= bool(len(index)) and not band.missing
 
+    def wanted_before(self, limit: int) -> Numbers:
+        """Return the expected rows with numbers below `limit`."""
+        numbers = [band.first_row + np.flatnonzero(band.wanted) for band in self._expected.values()]
+        wanted = np.concatenate([np.empty(0, np.int64), *numbers])
+        return np.asarray(wanted[wanted < limit])
+
     def _refuse(self, numbers: Numbers) -> None:
         if len(numbers):
             raise ProtocolError(

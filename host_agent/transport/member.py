@@ -7,7 +7,7 @@ Rules (docs/design.md, section 2). No socket, no clock, and no timer: the owners
    one, is ignored. Repeated (its first segment) for a row already contributed to: CONTRIB again.
 2. DISPATCH of a newer attempt: CONTRIB again at the new exponent.
 3. PULL: CONTRIB again; or WAIT if the row is here and its partial row is not; or LOST for each
-   segment of the row that is not here.
+   segment of the row that is not here. And LOST for all earlier rows that should be here.
 4. PROBE: ALIVE.
 """
 
@@ -23,6 +23,7 @@ from host_agent.transport import pieces
 from host_agent.transport.contributions import Contributions
 from host_agent.transport.counters import Counters
 from host_agent.transport.incoming import Incoming
+from host_agent.transport.numbering import seqs
 from host_agent.transport.ring import Held, Mask, Placed, Ring, Slots
 from host_agent.transport.runs import Run, join
 from host_agent.wire import DispatchFlag, Headers, Op, Payloads, Status
@@ -133,7 +134,8 @@ class Member:
 
     def on_pull(self, owner: int, headers: Headers) -> None:
         """Questions for partial rows that a sum lacks."""
-        ring = self.source(owner).ring
+        source = self.source(owner)
+        ring = source.ring
         placed, fits = ring.place(headers)
         self._counters.malformed += int(np.count_nonzero(~fits))
         stale = placed.numbers < ring.number[placed.slots]
@@ -147,6 +149,26 @@ class Member:
         waiting = placed[~behind & ((held == Held.WHOLE) | (held == Held.QUEUED))]
         self._say(Status.WAIT, waiting, waiting.segments)
         self._give_again(ring, placed[~behind & (held == Held.GIVEN)])
+        if len(placed.numbers):
+            self._say_all_lost(source, int(placed.numbers.max()))
+
+    def _say_all_lost(self, source: Source, pulled: int) -> None:
+        """Say of all rows that must have been sent by now which are missing."""
+        ring = source.ring
+        numbers = source.incoming.wanted_before(max(pulled, ring.highest))
+        numbers = numbers[~ring.holds(numbers)]
+        here = ring.has[numbers % len(ring.has)]
+        here &= (ring.number[numbers % len(ring.has)] == numbers)[:, None]
+        places, segments = np.nonzero(~here)
+        numbers = numbers[places]
+        self._add_status(
+            len(numbers),
+            flags=Status.LOST,
+            owner=ring.owner,
+            slot=numbers % len(ring.has),
+            seq=seqs(numbers, np.zeros(len(numbers), np.uint8)),
+            segment=segments,
+        )
 
     def _give_again(self, ring: Ring, placed: Placed) -> None:
         known = placed.segments < np.where(ring.is_piece[placed.slots], 1, ring.due.shape[1])

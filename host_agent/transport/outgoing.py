@@ -39,6 +39,8 @@ class OutgoingBand:
 class Outgoing:
     """One band between being queued and its last sum."""
 
+    is_farewell = False
+
     def __init__(self, band: OutgoingBand, session: Session, first: int) -> None:
         _check(band, session)
         self.key = (band.call, band.band)
@@ -109,7 +111,9 @@ class Outgoing:
 
 
 class Farewell(Outgoing):
-    """The last thing an owner sends: it has all its sums."""
+    """The last thing an owner sends, when all before it is summed and acknowledged."""
+
+    is_farewell = True
 
     def __init__(self, session: Session, first: int) -> None:
         no_rows = np.empty((0, session.row.row_bytes), np.uint8)

@@ -2,9 +2,8 @@
 """The rows of this rank: sends them, collects sums, repairs losses. No socket, no clock.
 
     queued --window has room--> out --RESULTs of all segments--> summed
-    out:  PULL when a sum is late (pull_timers)
-          DISPATCH again to the ranks that say LOST, or to all when nobody answers
-          DISPATCH without payload, next attempt, when the range flags ask for another exponent
+    out:  DISPATCH without payload, next attempt, when the range flags ask for another exponent
+          PULL and DISPATCH again when a sum does not come (recovery)
 
 1. A slot is opened again only after its row's sum is complete: row numbers out lie within W.
 2. A RESULT counts once, and only for the attempt that is out.
@@ -16,28 +15,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from host_agent import wire
-from host_agent.errors import RowsStuck
 from host_agent.lanes import next_exponent
 from host_agent.session import Session
-from host_agent.transport import bitmaps
 from host_agent.transport.band_queue import BandQueue
 from host_agent.transport.counters import Counters
 from host_agent.transport.numbering import ATTEMPTS, Numbers
 from host_agent.transport.outgoing import Farewell, Outgoing, OutgoingBand
-from host_agent.transport.pull_timers import PullTimers
+from host_agent.transport.recovery import Recovery
+from host_agent.transport.row_messages import RowMessages
 from host_agent.transport.runs import Run, by_key
 from host_agent.transport.window import Slots, Window
-from host_agent.wire import (
-    CHUNK_BYTES,
-    HEADER_BYTES,
-    DispatchFlag,
-    Headers,
-    Op,
-    Payloads,
-    Status,
-    ranks_in,
-)
+from host_agent.wire import CHUNK_BYTES, Headers, Payloads
 
 Segments = NDArray[np.intp]
 
@@ -49,12 +37,10 @@ class Owner:
         self._session = session
         self._counters = counters
         self._window = Window(session)
-        self._timers = PullTimers(session.num_slots, session.timers)
         self.bands = BandQueue(session)
-        # Ranks that lack a segment of the row in a slot.
-        self._lost = np.zeros((session.num_slots, session.dispatch.num), np.uint64)
-        self._any_lost = False
-        self._rescaled: list[Slots] = []
+        self._messages = RowMessages(session, self._window, self.bands)
+        self._recovery = Recovery(session, self._window, self._messages, counters)
+        self._rescaled: list[Slots] = []  # rows that go out at another exponent
 
     # What is asked of it.
 
@@ -72,7 +58,7 @@ class Owner:
     @property
     def has_backlog(self) -> bool:
         """Whether there is something to send right now."""
-        return self.bands.has_next or self._any_lost or bool(self._rescaled)
+        return self.bands.has_next or self._recovery.has_backlog or bool(self._rescaled)
 
     def awaited(self) -> int:
         """Return the bitmap of the ranks whose partial rows are awaited."""
@@ -80,7 +66,7 @@ class Owner:
 
     def deadline(self) -> float:
         """Return when `recover` has something to do; infinity if nothing is out."""
-        return self._timers.soonest()
+        return self._recovery.deadline()
 
     # What goes out.
 
@@ -99,127 +85,27 @@ class Owner:
 
     def _open(self, band: Outgoing, numbers: Numbers, now: float) -> Run:
         if numbers[0] < band.first_row:
-            slots = self._window.open_pieces(numbers)
-            headers = self._dispatches(slots, np.zeros_like(slots), self._window.members[slots])
-            run = Run(headers, band.piece_payload(numbers))
+            slots = self._window.open_pieces(numbers, band.first)
+            run = self._messages.pieces(band, numbers)
         else:
             index = numbers - band.first_row
-            slots = self._window.open_rows(numbers, band.members[index], band.exponents[index])
-            num = self._session.dispatch.num
-            each = np.repeat(slots, num)
-            segments = np.tile(np.arange(num), len(slots))
-            headers = self._dispatches(each, segments, self._window.members[each])
-            run = Run(headers, band.row_payload(numbers))
+            slots = self._window.open_rows(numbers, band.first)
+            self._window.members[slots] = band.members[index]
+            self._window.exponent[slots] = band.exponents[index]
+            run = self._messages.rows(band, numbers)
             self._counters.rows_sent += len(numbers)
-        self._timers.start(slots, now)
+        self._recovery.sent(slots, now)
         return run
-
-    def _headers(self, op: Op, slots: Slots, **fields: object) -> Headers:
-        session, window = self._session, self._window
-        return wire.headers(
-            len(slots),
-            op=op,
-            job=session.job,
-            generation=session.generation,
-            owner=session.rank,
-            slot=slots,
-            seq=window.seq(slots),
-            members=window.members[slots],
-            exponent=window.exponent[slots],
-            **fields,
-        )
-
-    def _dispatches(self, slots: Slots, segments: Segments, targets: object) -> Headers:
-        flags = np.where(self._window.is_piece[slots], DispatchFlag.HEADER, 0)
-        return self._headers(Op.DISPATCH, slots, segment=segments, ranks=targets, flags=flags)
 
     def recover(self, now: float, room_bytes: int) -> list[Run]:
         """Return what is to be sent again, and questions for late sums; raises RowsStuck."""
-        runs = self._send_rescaled(now)
-        slots = self._timers.expired(now)
-        if len(slots):
-            runs += self._ask(slots, now, room_bytes)
-        return runs + self._repeat(now, room_bytes) if self._any_lost else runs
-
-    def _send_rescaled(self, now: float) -> list[Run]:
-        if not self._rescaled:
-            return []
-        slots = np.concatenate(self._rescaled)
-        self._rescaled.clear()
-        self._timers.start(slots, now)
-        targets = self._window.members[slots]
-        return [Run(self._dispatches(slots, np.zeros_like(slots), targets))]
-
-    def _repeat(self, now: float, room_bytes: int) -> list[Run]:
-        """Repeat segments to those who lack them, the oldest rows first."""
-        slots, segments = np.nonzero(self._lost)
-        order = np.argsort(self._window.number[slots], kind="stable")
-        most = max(1, room_bytes // self._session.dispatch.size)
-        self._any_lost = len(slots) > most
-        slots, segments = slots[order[:most]], segments[order[:most]]
-        targets = self._lost[slots, segments]
-        self._lost[slots, segments] = 0
-        self._timers.restart(slots, now)
-        self._counters.repeated_dispatches += len(slots)
-        headers = self._dispatches(slots, segments, targets)
-        numbers = self._window.number[slots]
         runs = []
-        for band, chosen in self.bands.of(numbers):
-            is_piece = numbers[chosen] < band.first_row
-            for places in (chosen[is_piece], chosen[~is_piece]):
-                if len(places):
-                    payload = self._payload(band, numbers[places], segments[places])
-                    runs.append(Run(headers[places], payload))
-        return runs
-
-    def _payload(self, band: Outgoing, numbers: Numbers, segments: Segments) -> Payloads:
-        if numbers[0] < band.first_row:
-            return band.piece_payload(numbers)
-        return band.segment_payload(numbers, segments)
-
-    def _ask(self, slots: Slots, now: float, room_bytes: int) -> list[Run]:
-        """Ask for late sums, the oldest first; not for rows that nobody answers for."""
-        slots = slots[np.argsort(self._window.number[slots], kind="stable")]
-        self._refuse_stuck(slots, now)
-        silent = self._timers.unanswered(slots)
-        self._lose_all(slots[silent])
-        most = max(1, room_bytes // (self._session.sums.size * CHUNK_BYTES + HEADER_BYTES))
-        slots = slots[~silent][:most]
-        self._timers.asked(slots, now)
-        return self._pulls(slots)
-
-    def _refuse_stuck(self, slots: Slots, now: float) -> None:
-        stuck = slots[self._timers.stuck(slots, now)]
-        if len(stuck):
-            members = ranks_in(bitmaps.union(self._window.members[stuck]))
-            raise RowsStuck(
-                f"{len(stuck)} rows of rank {self._session.rank} (slots {stuck[0]} ...) did not "
-                f"reach, or came to no sum from, ranks {members} for "
-                f"{2 * self._session.timers.deadline_s:g} s, though all are there: does the switch "
-                "drop them (its counters say why), or are packets longer than a link takes?"
-            )
-
-    def _lose_all(self, slots: Slots) -> None:
-        rows = slots[~self._window.is_piece[slots]]
-        self._lost[rows] = self._window.members[rows][:, None]
-        self._lost[slots, 0] = self._window.members[slots]
-        self._any_lost |= len(slots) > 0
-
-    def _pulls(self, slots: Slots) -> list[Run]:
-        """Ask for the segments that are missing; for the first alone where all are."""
-        missing = ~self._window.got[slots]
-        missing[missing.all(axis=1), 1:] = False
-        places, segments = np.nonzero(missing)
-        slots = slots[places]
-        self._counters.pulls += len(slots)
-        chunks = self._window.chunks(slots, segments)
-        headers = self._headers(
-            Op.PULL, slots, segment=segments, chunks=chunks, ranks=self._window.members[slots]
-        )
-        return [
-            Run(headers[same], np.zeros((len(headers[same]), size * CHUNK_BYTES), np.uint8))
-            for size, same in by_key(chunks)
-        ]
+        if self._rescaled:
+            slots = np.concatenate(self._rescaled)
+            self._rescaled.clear()
+            self._recovery.sent(slots, now)
+            runs = [self._messages.attempts(slots)]
+        return runs + self._recovery.poll(now, room_bytes)
 
     # What comes in.
 
@@ -227,16 +113,7 @@ class Owner:
         """Members say why there is no sum yet."""
         current = self._window.current(headers)
         self._counters.stale += int(np.count_nonzero(~current))
-        headers = headers[current]
-        slots = headers["slot"].astype(np.intp)
-        self._timers.not_yet(slots[headers["flags"] == Status.WAIT], now)
-        self._timers.lost(slots[headers["flags"] == Status.LOST])
-        segments = headers["segment"].astype(np.intp)
-        last = np.where(self._window.is_piece[slots], 1, self._session.dispatch.num)
-        lost = (headers["flags"] == Status.LOST) & (segments < last)
-        ranks = headers["ranks"].astype(np.uint64) & self._window.members[slots]
-        np.bitwise_or.at(self._lost, (slots[lost], segments[lost]), ranks[lost])
-        self._any_lost |= bool(lost.any())
+        self._recovery.on_status(now, headers[current])
 
     def on_result(self, now: float, headers: Headers, payload: Payloads) -> None:
         """Sums, or segments of them."""
@@ -257,7 +134,7 @@ class Owner:
         np.bitwise_or.at(self._window.flags, slots, headers["flags"])
         touched = np.unique(slots)
         whole = self._window.got[touched].all(axis=1)
-        self._timers.progress(touched[~whole], now)
+        self._recovery.on_part(touched[~whole], now)
         if whole.any():
             self._judge(touched[whole], now)
 
@@ -284,7 +161,6 @@ class Owner:
             self._counters.rescaled_rows += int(np.count_nonzero(again))
             self._window.reopen(slots[again], wanted[again].astype(np.int8))
             self._rescaled.append(slots[again])
-            self._timers.stop(slots[again], now)
         self._finish(slots[~again], now)
 
     def _wanted_exponents(self, slots: Slots) -> NDArray[np.int64]:
@@ -299,9 +175,8 @@ class Owner:
 
     def _finish(self, slots: Slots, now: float) -> None:
         window = self._window
-        self._timers.stop(slots, now)
         window.close(slots)
-        self._lost[slots] = 0
+        self._recovery.on_sums(slots, now)
         numbers = window.number[slots]
         for band, chosen in self.bands.of(numbers):
             rows = chosen[numbers[chosen] >= band.first_row]

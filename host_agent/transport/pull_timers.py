@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When to ask for each outstanding sum; sends nothing and reads no clock.
+"""When the sum of each slot is late, and how often it was asked for; sends nothing, reads no clock.
 
-1. A sum is asked for when it has been out longer than sums take (mean and deviation of those never
-   asked for), and never before `pull_after_s`.
-2. Every question doubles the time to the next one, up to `pull_limit_s`. So does the answer "not
-   yet": a slow member is asked less and less.
-3. Two questions in a row without any answer: the row itself is to be repeated to all members.
-4. No sum, and no member that has the row, for twice `deadline_s` and several questions: stuck.
-   (By then a member that is dead would have been found out.)
+1. A sum is late when it has been out longer than sums take (mean and deviation of rows sent once),
+   and never before `pull_after_s`.
+2. Every question doubles the time to the next one, up to `pull_limit_s`.
+3. `unanswered`: two questions in a row without any answer.
+4. `stuck`: no sum, and no member that has the row, for twice `deadline_s` and several questions.
+   By then a member that is dead would have been found out.
 """
 
 from __future__ import annotations
@@ -21,9 +20,12 @@ from host_agent.session import Timers
 
 UNANSWERED_LIMIT: Final = 2
 STUCK_QUESTIONS: Final = 4
+# A sum that others have overtaken is late after this part of `pull_after_s`: room for reordering.
+OVERTAKEN_PART: Final = 0.1
 _GAIN: Final = 0.25  # of a new sample; a batch of sums is one sample
 
 Slots = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 
 class PullTimers:
@@ -33,8 +35,9 @@ class PullTimers:
         self._timers = timers
         self._at = np.full(num_slots, np.inf)
         self._interval = np.zeros(num_slots)
-        self._started = np.zeros(num_slots)
-        self._asked = np.zeros(num_slots, bool)
+        self.sent = np.zeros(num_slots)  # when, for the last time
+        self.asked_at = np.full(num_slots, -np.inf)  # since the row was first sent
+        self._repeated = np.zeros(num_slots, bool)
         self._unanswered = np.zeros(num_slots, np.int32)
         self._hopeful = np.zeros(num_slots)  # when a member was last known to have the row
         self._in_vain = np.zeros(num_slots, np.int32)  # questions since then
@@ -49,22 +52,24 @@ class PullTimers:
 
     def start(self, slots: Slots, now: float) -> None:
         """Rows were sent for the first time (at this exponent)."""
-        self._started[slots] = now
-        self._asked[slots] = False
+        self.asked_at[slots] = -np.inf
         self._hope(slots, now)
         self.restart(slots, now)
+        self._repeated[slots] = False
 
     def restart(self, slots: Slots, now: float) -> None:
         """Rows were sent again."""
-        self._interval[slots] = self.pull_after_s
+        self.sent[slots] = now
+        self._repeated[slots] = True
         self._unanswered[slots] = 0
+        self._interval[slots] = self.pull_after_s
         self._at[slots] = now + self.pull_after_s
 
     def stop(self, slots: Slots, now: float) -> None:
         """Sums are complete."""
-        clean = slots[~self._asked[slots]]
+        clean = slots[~self._repeated[slots]]
         if len(clean):
-            self._learn(float((now - self._started[clean]).mean()))
+            self._learn(float((now - self.sent[clean]).mean()))
         self._at[slots] = np.inf
 
     def _learn(self, sample_s: float) -> None:
@@ -72,25 +77,36 @@ class PullTimers:
         self._mean_s += _GAIN * error
         self._deviation_s += _GAIN * (abs(error) - self._deviation_s)
 
+    def overtaken(self, slots: Slots, now: float) -> None:
+        """Sums that should have come later are there."""
+        soon = now + OVERTAKEN_PART * self._timers.pull_after_s
+        self._at[slots] = np.minimum(self._at[slots], soon)
+
     def progress(self, slots: Slots, now: float) -> None:
         """Some, not all, segments of sums came: if the others are lost, ask for them soon."""
         self._hope(slots, now)
-        self._at[slots] = np.where(
-            self._asked[slots], now + self._timers.pull_after_s, self._at[slots]
-        )
+        later = slots[self.asked_at[slots] > -np.inf]
+        self._at[later] = now + self._timers.pull_after_s
 
-    def asked(self, slots: Slots, now: float) -> None:
-        """Sums were asked for."""
-        self._asked[slots] = True
+    def ask(self, slots: Slots, now: float) -> None:
+        """Sums are asked for."""
+        self.asked_at[slots] = now
         self._unanswered[slots] += 1
         self._in_vain[slots] += 1
         self._interval[slots] = np.minimum(self._interval[slots] * 2, self._timers.pull_limit_s)
         self._at[slots] = now + self._interval[slots]
 
-    def not_yet(self, slots: Slots, now: float) -> None:
-        """A member has the rows and not yet its partial rows."""
+    def defer(self, slots: Slots, now: float) -> None:
+        """Sums that are late are not asked for this time."""
+        self._at[slots] = now + self._interval[slots]
+
+    def not_yet(self, slots: Slots, others: Slots, now: float) -> None:
+        """A member has the rows in `slots`, its partial rows not yet; `others` await it as well."""
         self._hope(slots, now)
-        self._at[slots] = np.maximum(self._at[slots], now + self._interval[slots])
+        interval = self._interval[slots].max(initial=0.0)
+        for which in (slots, others):
+            self._interval[which] = np.maximum(self._interval[which], interval)
+            self._at[which] = np.maximum(self._at[which], now + interval)
 
     def lost(self, slots: Slots) -> None:
         """A member lacks the rows."""
@@ -101,20 +117,19 @@ class PullTimers:
         self._unanswered[slots] = 0
         self._in_vain[slots] = 0
 
-    def stuck(self, slots: Slots, now: float) -> NDArray[np.bool_]:
+    def stuck(self, slots: Slots, now: float) -> Mask:
         """Return for each slot whether nothing will come of its row."""
-        patience_s = 2 * self._timers.deadline_s
-        waited = now - self._hopeful[slots] >= patience_s
+        waited = now - self._hopeful[slots] >= 2 * self._timers.deadline_s
         return np.asarray(waited & (self._in_vain[slots] >= STUCK_QUESTIONS))
 
-    def expired(self, now: float) -> Slots:
+    def late(self, now: float) -> Slots:
         """Return the slots whose time has come."""
         return np.flatnonzero(self._at <= now)
 
-    def unanswered(self, slots: Slots) -> NDArray[np.bool_]:
+    def unanswered(self, slots: Slots) -> Mask:
         """Return for each slot whether it has been asked for in vain often enough."""
-        return self._unanswered[slots] >= UNANSWERED_LIMIT
+        return np.asarray(self._unanswered[slots] >= UNANSWERED_LIMIT)
 
     def soonest(self) -> float:
-        """Return the earliest time at which one is due; infinity if none ever is."""
+        """Return the earliest time at which one is late; infinity if none ever is."""
         return float(self._at.min())

@@ -63,7 +63,7 @@ class Ring:
         num = session.num_slots
         self.owner = owner
         self._session = session
-        self._highest = session.first_number
+        self.highest = session.first_number
         self.number = np.full(num, -1, np.int64)
         self.attempt = np.zeros(num, np.uint8)
         self.exponent = np.zeros(num, np.int8)
@@ -78,7 +78,7 @@ class Ring:
 
     def place(self, headers: Headers) -> tuple[Placed, Mask]:
         """Return headers with their places, and which of them name the slot of their row."""
-        numbers = numbers_near(headers["seq"], self._highest)
+        numbers = numbers_near(headers["seq"], self.highest)
         slots = numbers % self._session.num_slots
         segments = headers["segment"].astype(np.intp)
         placed = Placed(headers, numbers, slots, segments, attempts_of(headers["seq"]))
@@ -115,7 +115,7 @@ class Ring:
         self.has[slots] = False
         self.due[slots] = False
         if len(slots):
-            self._highest = max(self._highest, int(self.number[slots].max()))
+            self.highest = max(self.highest, int(self.number[slots].max()))
 
     def store(self, slots: Slots, segments: Segments, payload: Payloads) -> Numbers:
         """Keep segments of rows; return the numbers of the rows that are whole by that."""

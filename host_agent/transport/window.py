@@ -29,6 +29,7 @@ class Window:
         num = session.num_slots
         self._session = session
         self.number = np.full(num, -1, np.int64)
+        self.band = np.full(num, -1, np.int64)  # first number of the row's band
         self.out = np.zeros(num, bool)
         self.is_piece = np.zeros(num, bool)
         self.attempt = np.zeros(num, np.uint8)
@@ -41,20 +42,16 @@ class Window:
         """Return the slots of rows."""
         return numbers % self._session.num_slots
 
-    def open_rows(
-        self, numbers: Numbers, members: NDArray[np.uint64], exponents: NDArray[np.int8]
-    ) -> Slots:
-        """Rows go out."""
-        slots = self._open(numbers)
+    def open_rows(self, numbers: Numbers, band: int) -> Slots:
+        """Rows of a band go out; the caller sets their members and exponents."""
+        slots = self._open(numbers, band)
         self.is_piece[slots] = False
-        self.members[slots] = members
-        self.exponent[slots] = exponents
         self.got[slots] = False
         return slots
 
-    def open_pieces(self, numbers: Numbers) -> Slots:
-        """Header pieces go out; their sum has one segment of no chunks."""
-        slots = self._open(numbers)
+    def open_pieces(self, numbers: Numbers, band: int) -> Slots:
+        """Header pieces of a band go out; their sum has one segment of no chunks."""
+        slots = self._open(numbers, band)
         self.is_piece[slots] = True
         self.members[slots] = self._session.everyone_else
         self.exponent[slots] = 0
@@ -62,10 +59,11 @@ class Window:
         self.got[slots, 0] = False
         return slots
 
-    def _open(self, numbers: Numbers) -> Slots:
+    def _open(self, numbers: Numbers, band: int) -> Slots:
         slots = self.slots_of(numbers)
         assert not self.out[slots].any(), "a slot is opened before its sum is there"
         self.number[slots] = numbers
+        self.band[slots] = band
         self.out[slots] = True
         self.attempt[slots] = 0
         self.flags[slots] = 0

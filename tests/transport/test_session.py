@@ -63,10 +63,11 @@ def test_segments_hold_the_whole_row_and_no_packet_is_too_long(
 
 
 def test_a_sum_is_cut_in_equal_segments_where_a_few_more_packets_allow_it() -> None:
-    def sums(num_values: int) -> tuple[int, int, int]:
-        cut: Session = session(num_values=num_values, max_chunks=5)
+    def sums(num_values: int, max_segments: int = 255) -> tuple[int, int, int]:
+        cut: Session = session(num_values=num_values, max_chunks=5, max_segments=max_segments)
         return cut.sums.num, cut.sums.size, cut.sums.last
 
     assert sums(2048) == (8, 4, 4)  # 32 chunks: not six of 5 and one of 2
+    assert sums(2048, max_segments=7) == (7, 5, 2)
     assert sums(2880) == (9, 5, 5)
     assert sums(7 * 64) == (2, 4, 3)  # no small number of segments divides 7
