@@ -13,7 +13,8 @@ A meeting is one life of a job, from its first join to its last leave; it gets o
 1. What contradicts the job file is refused, and only the caller hears of it.
 2. What contradicts another rank ends the meeting: nobody can tell which of the two is right.
 3. A rank that joins the next meeting has left the running one.
-4. A rank of a running job watches; one that never begins to is lost after WATCH_WITHIN_S.
+4. A rank of a running job watches; one that does not for WATCH_WITHIN_S is lost.
+5. A job whose ranks are all lost is abandoned after LOST_S, in which they may come back.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from host_agent.rendezvous import Join, Ticket
 from host_agent.wire import INC_UDP_PORT
 
 WATCH_WITHIN_S: Final = 10.0
+LOST_S: Final = 10.0
 
 
 class Stage(Enum):
@@ -47,7 +49,7 @@ class Meeting:
     """The ranks of one life of a job."""
 
     job: Job
-    deadline: float  # GATHERING: for the last join; RUNNING: for the last rank to watch
+    deadline: float  # GATHERING: for the last join
     stage: Stage = Stage.GATHERING
     joins: dict[int, Join] = field(default_factory=dict)
     installed: Installed | None = None
@@ -55,7 +57,8 @@ class Meeting:
     gone: set[int] = field(default_factory=set)  # who left, and who was lost
     left: set[int] = field(default_factory=set)
     watching: set[int] = field(default_factory=set)
-    silent: set[int] = field(default_factory=set)  # RUNNING: ranks that never watched
+    due: dict[int, float] = field(default_factory=dict)  # by when a rank must watch again
+    deserted_since: float | None = None
     ended: str = ""
 
     @property
@@ -88,15 +91,14 @@ class Meeting:
         """The switches hold the job."""
         self.generation = generation
         self.stage = Stage.RUNNING
-        self.silent = set(range(self.job.world_size))
-        self.deadline = now + WATCH_WITHIN_S
+        self.due = dict.fromkeys(range(self.job.world_size), now + WATCH_WITHIN_S)
 
     def watch(self, rank: int) -> None:
         """A rank of a running job is there, perhaps again; but not after it said that it leaves."""
         if rank in self.left:
             return
         self.watching.add(rank)
-        self.silent.discard(rank)
+        self.due.pop(rank, None)
         self.gone.discard(rank)
 
     def end(self, reason: str) -> None:
@@ -123,14 +125,25 @@ class Meeting:
         waits = self.stage is Stage.GATHERING
         return min(limit_s, max(self.deadline - now, 0.0)) if waits else limit_s
 
+    def answered(self, rank: int, now: float) -> None:
+        """A watch has its answer, and must be repeated."""
+        self.watching.discard(rank)
+        self.due[rank] = now + WATCH_WITHIN_S
+
+    def tend(self, now: float) -> bool:
+        """Give up ranks that fell silent; say whether the job is abandoned."""
+        for rank, by in self.due.items():
+            if now >= by:
+                self.lose(rank)
+        if not self.is_deserted():
+            self.deserted_since = None
+        elif self.deserted_since is None:
+            self.deserted_since = now
+        return self.deserted_since is not None and now >= self.deserted_since + LOST_S
+
     def expire(self, now: float) -> None:
-        """End a meeting that has waited too long, naming who is missing; give up silent ranks."""
-        if now < self.deadline:
-            return
-        if self.stage is Stage.RUNNING:
-            self.gone |= self.silent
-            self.silent = set()
-        if self.stage is Stage.GATHERING:
+        """End a meeting that has waited too long for ranks to join, naming them."""
+        if self.stage is Stage.GATHERING and now >= self.deadline:
             missing = ", ".join(map(str, self.missing))
             ranks = "ranks" if len(self.missing) > 1 else "rank"
             self.end(f"job {self.job.name}: {ranks} {missing} did not join in time")

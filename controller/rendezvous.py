@@ -53,6 +53,8 @@ class Rendezvous:
         self._deployer: Final = deployer
         self._switches: Final = threading.Lock()
         self._changed: Final = threading.Condition()
+        self._stopped: Final = threading.Event()
+        threading.Thread(target=self._tend, name="rendezvous-tend", daemon=True).start()
 
     def join(self, join: Join, alive: Alive) -> Ticket:
         """Wait for all ranks and the switches; raises RefusedError."""
@@ -83,14 +85,11 @@ class Rendezvous:
                 self._changed.notify_all()
             while _is_quiet(meeting, watch) and alive():
                 self._changed.wait(POLL_S)
-                meeting.expire(time.monotonic())
-            meeting.watching.discard(watch.rank)
-            if not alive() and meeting.stage is Stage.RUNNING:
+            meeting.answered(watch.rank, time.monotonic())
+            if not alive():
                 meeting.lose(watch.rank)
                 self._changed.notify_all()
-            notice = Notice(tuple(sorted(meeting.gone)), meeting.ended)
-        self._clear(roster, meeting)
-        return notice
+            return Notice(tuple(sorted(meeting.gone)), meeting.ended)
 
     def leave(self, leave: Leave, alive: Alive) -> Left:
         """Note that a rank has left; after the last one the switches are cleared."""
@@ -110,6 +109,7 @@ class Rendezvous:
 
     def stop(self) -> None:
         """End all meetings and take their jobs off the switches; raises the first error."""
+        self._stopped.set()
         with self._switches:
             with self._changed:
                 running = [r for r in self._rosters.values() if _runs(r)]
@@ -169,6 +169,23 @@ class Rendezvous:
                 if not _runs(roster) and on_all and held == {generation}:
                     roster.adopt(generation, time.monotonic())
                 return _of_generation(roster, generation)
+
+    def _tend(self) -> None:
+        """Clear the jobs that no rank has come back to."""
+        while not self._stopped.wait(POLL_S):
+            for roster in self._rosters.values():
+                with self._changed:
+                    meeting = roster.current
+                    abandoned = meeting is not None and meeting.tend(time.monotonic())
+                    self._changed.notify_all()
+                if meeting is not None and abandoned:
+                    self._clear_unheard(roster, meeting)
+
+    def _clear_unheard(self, roster: Roster, meeting: Meeting) -> None:
+        try:
+            self._clear(roster, meeting)
+        except ControllerError as error:  # there is no rank left to hear of it
+            log.warning("%s", error)
 
     def _clear(self, roster: Roster, meeting: Meeting) -> None:
         """Take a job off its switches once every rank is gone."""

@@ -180,20 +180,36 @@ def test_a_rank_that_stopped_watching_without_a_word_may_join_again() -> None:
     assert made.join(join_of(1), now=0).stage is Stage.GATHERING
 
 
-def test_a_rank_that_never_watches_is_lost_in_time() -> None:
+def test_a_rank_that_does_not_watch_is_lost_in_time() -> None:
     made = roster()
     for rank in range(3):
         meeting = made.join(join_of(rank), now=0)
     made.started(meeting, installed(9), now=50)
     meeting.watch(1)
-    meeting.expire(now=59.9)
-    assert meeting.gone == set()
     meeting.watch(2)
-    meeting.watching.discard(2)
-    meeting.expire(now=60)
-    assert meeting.gone == {0}
-    meeting.watch(0)
+    meeting.answered(2, now=55)
+    assert not meeting.tend(now=59.9)
     assert meeting.gone == set()
+    assert not meeting.tend(now=60)
+    assert meeting.gone == {0}
+    assert not meeting.tend(now=65)
+    assert meeting.gone == {0, 2}
+    meeting.watch(0)
+    assert meeting.gone == {2}
+
+
+def test_a_job_is_abandoned_when_no_rank_comes_back() -> None:
+    meeting = running(roster())
+    for rank in range(3):
+        meeting.answered(rank, now=100)
+        meeting.lose(rank)
+    assert not meeting.tend(now=100)
+    assert not meeting.tend(now=109)
+    meeting.watch(1)
+    assert not meeting.tend(now=111)
+    meeting.lose(1)
+    assert not meeting.tend(now=112)
+    assert meeting.tend(now=122)
 
 
 def test_a_late_watch_does_not_bring_back_a_rank_that_left() -> None:

@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+import yaml
 
+from controller import meeting
 from controller.deploy import Deployer
 from controller.errors import ControllerError
 from controller.job import Job
@@ -61,12 +66,15 @@ class Service:
 
     def wait_watched(self) -> None:
         """Wait until every rank watches."""
-        current = self.rendezvous._rosters[self.job.name].current
-        assert current is not None
-        wait_until(lambda: len(current.watching) == self.job.world_size)
+        roster = self.rendezvous._rosters[self.job.name]
+        wait_until(
+            lambda: len(roster.current.watching if roster.current else ()) == len(self.job.ranks)
+        )
 
     def close(self) -> None:
-        """End as a process that is killed: nothing is taken off the switch."""
+        """End all calls, and leave the switch alone."""
+        self.rendezvous._stopped.set()
+        self.rendezvous._rosters[self.job.name].current = None
         self.server.stop(0).wait()
 
 
@@ -235,21 +243,62 @@ def test_a_controller_that_stops_takes_its_jobs_off_and_says_so(job: Job, switch
     service.close()
 
 
-def test_a_restarted_controller_takes_over_from_what_the_switch_holds(
-    job: Job, switch: Switch
-) -> None:
+@pytest.fixture
+def killed(document: dict[str, Any], tmp_path: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A controller in a process of its own: its address, and what kills it."""
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(document))
     listen = f"127.0.0.1:{free_port()}"
-    first = Service(job, listen=listen)
-    members = first.all_join()
-    first.close()
-    second = Service(job, listen=listen)
-    members[0].leave()
-    wait_until(lambda: members[1].notice == Notice((0,), ""))
-    members[1].leave()
-    assert names(switch) == ["demo"]
-    members[2].leave()
-    assert names(switch) == []
-    second.close()
+    command = [sys.executable, "-m", "incmoe", "controller", "serve", str(path), "--listen", listen]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield listen, process.kill
+        process.kill()
+
+
+def test_ranks_outlive_their_controller(
+    job: Job, switch: Switch, killed: tuple[str, Callable[[], None]]
+) -> None:
+    address, kill = killed
+    requests = [Join("demo", n, 3, "127.0.0.1", 5001 + n, "mtu1500", {}) for n in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        members = list(pool.map(lambda request: join(address, request), requests))
+    kill()
+    with closing(started_again(job, address)) as service:
+        service.wait_watched()
+        assert [member.notice for member in members] == [Notice((), "")] * 3
+        members[0].leave()
+        wait_until(lambda: members[1].notice == members[2].notice == Notice((0,), ""))
+        members[1].leave()
+        assert names(switch) == ["demo"]
+        members[2].leave()
+        assert names(switch) == []
+
+
+def started_again(job: Job, address: str) -> Service:
+    """Return a service at an address whose owner has just been killed."""
+    made: list[Service] = []
+
+    def listens() -> bool:
+        with suppress(ControllerError):
+            made.append(Service(job, listen=address))
+        return bool(made)
+
+    wait_until(listens)
+    return made[0]
+
+
+def test_a_job_whose_ranks_are_all_lost_is_taken_off_in_time(
+    service: Service, switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOST_S", "WATCH_WITHIN_S"):
+        monkeypatch.setattr(meeting, name, 0.5)
+    members = service.all_join()
+    service.wait_watched()
+    for member in members:
+        member._channel.close()
+    wait_until(lambda: names(switch) == [])
 
 
 def test_a_controller_that_is_not_there_is_named() -> None:
