@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bench.figures import Figure, write_figures
 from host_agent.bands import Kind, Placement, RowType
 from host_agent.collectives import Geometry, Group, Layout
 from host_agent.moe import InNetworkMoE, LocalExperts, Stages
 from host_agent.session import Timers
+from incmoe.figures import Figure, write_figures
 from incmoe.loopback import Loopback, Running, max_chunks, on_all
 
 HIDDEN, EXPERTS, TOP_K = 2048, 64, 8  # OLMoE-1B-7B

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
-from bench.figures import Figure, write_figures
 from bench.loopback import LoopbackJob, on_all
 from host_agent import scale
 from host_agent.bands import BandHeader, Kind, Placement, RowType, local_pairs
@@ -36,6 +35,7 @@ from host_agent.collectives import Geometry, Group, Layout, Routing
 from host_agent.collectives.geometry import DTYPES
 from host_agent.collectives.static import give
 from host_agent.moe import LocalExperts
+from incmoe.figures import Figure, write_figures
 
 HIDDEN, NUM_EXPERTS, TOP_K, NUM_RANKS = 2048, 64, 8, 4
 PLACEMENT = Placement.even(NUM_EXPERTS, NUM_RANKS)

@@ -31,12 +31,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench.figures import Figure, write_figures
 from bench.loopback import LoopbackJob, on_all
 from host_agent.bands import Kind, Placement
 from host_agent.collectives import Geometry, Group, Layout, Routing, Unit
 from host_agent.moe import InNetworkMoE, LocalExperts, Stages
 from host_agent.session import Pacing
+from incmoe.figures import Figure, write_figures
 
 HIDDEN, NUM_EXPERTS, TOP_K, NUM_RANKS = 2048, 64, 8, 4
 PLACEMENT = Placement.even(NUM_EXPERTS, NUM_RANKS)

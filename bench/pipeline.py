@@ -11,8 +11,8 @@ from pathlib import Path
 
 import p4src
 from bench import one_job
-from bench.figures import Figure, write_figures
 from host_agent import wire
+from incmoe.figures import Figure, write_figures
 from softswitch.bmv2_json import load
 from softswitch.compiler import CompiledEngine, OutputBuffers
 from softswitch.engine import Batch

@@ -3,28 +3,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-
-import numpy
 
 from incmoe.demo.outcome import BOUNDS, Outcome
 from incmoe.demo.plan import PHASES
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A number, the most (or, for a flag, the least) it may be, and how it was found."""
-
-    name: str
-    value: float
-    unit: str
-    limit: float | None
-    how: str
+from incmoe.figures import Figure, write_figures
 
 
 def figures(outcome: Outcome) -> Iterator[Figure]:
@@ -68,14 +53,6 @@ def _traffic(outcome: Outcome, phase: str) -> Iterator[Figure]:
 
 
 def write(outcome: Outcome, path: Path) -> None:
-    """{"figures": [...], "environment": {...}}."""
-    environment = {
-        "python": platform.python_version(),
-        "numpy": numpy.__version__,
-        "system": platform.platform(),
-        "cores": len(os.sched_getaffinity(0)),
-        "plan": asdict(outcome.plan),
-        "model": asdict(outcome.shape),
-    }
-    content = {"figures": [asdict(f) for f in figures(outcome)], "environment": environment}
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    """To a file, with the plan and the model's shape."""
+    plan, model = asdict(outcome.plan), asdict(outcome.shape)
+    write_figures(path, figures(outcome), plan=plan, model=model)
