@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The band header: bytes multicast to all ranks ahead of a band's rows; knows no rank and no row.
 
-All big-endian, docs/wire.md gives the columns:
+All big-endian:
 
     kind 8 | row type 8 | weight bytes 8 | top k 8
     layer 16 | experts 16

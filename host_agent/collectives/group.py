@@ -15,7 +15,7 @@ from host_agent.bands import BandHeader, Kind, Placement, decode, encode, wanted
 from host_agent.collectives.dispatch import Dispatch, Routing
 from host_agent.collectives.fabric import Fabric
 from host_agent.collectives.geometry import Geometry, GeometryError
-from host_agent.collectives.worker import Worker
+from host_agent.collectives.worker import Worker, close_all
 from host_agent.endpoint import OutgoingBand, Wanted
 from host_agent.errors import AgentError
 
@@ -112,7 +112,7 @@ class Group:
     def close(self) -> None:
         """Leave the group."""
         self.fabric.close()
-        self.sender.close()
+        close_all([self.sender])
 
     def _number(self) -> int:
         if self._failure is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+CLOSE_S: Final = 2.0
 Item = TypeVar("Item")
 
 
@@ -75,15 +77,26 @@ class Worker:
         self._tasks.put(lambda: _settle(future, function))
         return future
 
-    def close(self, timeout_s: float = 5.0) -> bool:
-        """Let the thread end after its present task; False if it is still stuck after a while."""
+    def end(self) -> None:
+        """Let the thread end after what was submitted."""
         self._tasks.put(None)
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread to end, but not for ever: it is a daemon."""
+        self._thread.join(max(timeout_s, 0.0))
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             task()
+
+
+def close_all(workers: Sequence[Worker], timeout_s: float = CLOSE_S) -> None:
+    """End all `workers`, waiting no longer than `timeout_s` for those that are stuck."""
+    for worker in workers:
+        worker.end()
+    until = time.monotonic() + timeout_s
+    for worker in workers:
+        worker.join(until - time.monotonic())
 
 
 def _settle(future: Future[None], function: Callable[[], None]) -> None:

@@ -45,12 +45,11 @@ class Installed:
 
     layers: tuple[InNetworkMoE, ...]
     stages: Stages
-    top_k: int
 
     def idle(self) -> None:
         """Take part in a forward of the other ranks' models without tokens."""
         for layer in self.layers:
-            layer.idle(self.top_k)
+            layer.idle()
 
     @contextmanager
     def calibrating(self) -> Iterator[None]:
@@ -102,7 +101,7 @@ def install(
         object.__setattr__(experts, _LAYER, layer)
         layers.append(layer)
     model.set_experts_implementation(IMPLEMENTATION)
-    installed = Installed(tuple(layers), stages, int(model.config.num_experts_per_tok))
+    installed = Installed(tuple(layers), stages)
     ids = _random_tokens(model, group.rank) if calibration is None else calibration
     with torch.inference_mode(), installed.calibrating():
         model(input_ids=ids.to(model.device))

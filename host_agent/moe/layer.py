@@ -66,13 +66,11 @@ class InNetworkMoE(nn.Module):
         y_TH, self.last_trace = self.stages.run(dispatch, self._compute)
         return y_TH.to(hidden.device, hidden.dtype).reshape(hidden.shape)
 
-    def idle(self, top_k: int) -> None:
+    def idle(self) -> None:
         """Take part in a forward of the other ranks without tokens."""
-        self(
-            torch.empty(0, self.group.geometry.hidden, dtype=self.group.geometry.dtype),
-            torch.empty(0, top_k, dtype=torch.int64),
-            torch.empty(0, top_k),
-        )
+        geometry = self.group.geometry
+        none = torch.empty(0, 0)
+        self(torch.empty(0, geometry.hidden, dtype=geometry.dtype), none.long(), none)
 
     @contextmanager
     def calibrating(self) -> Iterator[None]:

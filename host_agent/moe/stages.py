@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from host_agent.collectives import Dispatch, Unit
-from host_agent.collectives.worker import Channel, ChannelCancelled, Worker
+from host_agent.collectives.worker import Channel, Worker, close_all
 from host_agent.moe.trace import Span, Stage, Trace
 
 DEPTH = 2
@@ -43,18 +43,17 @@ class Stages:
         """Return the sums [T, H] float32 of a call whose partial rows `compute` makes."""
         flow = _Flow(dispatch, compute, self._depth)
         tasks = [self._workers[stage].submit(task) for stage, task in flow.tasks.items()]
-        done, _ = wait([*tasks, *dispatch.sent], return_when=FIRST_EXCEPTION)
-        error = _first_error(done)
-        if error is not None:
+        try:
+            _raise_first(wait([*tasks, *dispatch.sent], return_when=FIRST_EXCEPTION).done)
+        except BaseException as error:
             flow.cancel()
             dispatch.group.fail(error)
-            raise error
+            raise
         return flow.output(), flow.trace
 
     def close(self) -> None:
-        """End the threads; those stuck in the endpoint end after it is closed."""
-        for worker in self._workers.values():
-            worker.close()
+        """End the threads; one that waits for the switch ends when the endpoint is closed."""
+        close_all(list(self._workers.values()))
 
 
 class _Flow:
@@ -124,7 +123,6 @@ class _Flow:
         self.trace.add(Span(stage, band, start_s, time.monotonic()))
 
 
-def _first_error(done: set[Future[None]]) -> BaseException | None:
-    errors = [error for task in done if (error := task.exception()) is not None]
-    real = [error for error in errors if not isinstance(error, ChannelCancelled)]
-    return next(iter(real or errors), None)
+def _raise_first(done: set[Future[None]]) -> None:
+    for task in done:
+        task.result()
