@@ -45,13 +45,20 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no type
         options = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)]
         self.channel = grpc.insecure_channel(self.address, options=options)
         self.stub = type(self.stub)(self.channel)
-        try:
-            grpc.channel_ready_future(self.channel).result(timeout=self.deadline_s)
-        except grpc.FutureTimeoutError:
+        if not self._answers():
             self.channel.close()
-            raise self._error(f"no answer within {self.deadline_s:g} s") from None
+            raise self._error(f"no answer within {self.deadline_s:g} s")
         if self._writes:
             super().set_up_stream()
+
+    def _answers(self) -> bool:
+        # grpc.channel_ready_future would do, but costs 0.2 s when the channel is closed.
+        request = p4runtime_pb2.CapabilitiesRequest()
+        try:
+            self.stub.Capabilities(request, timeout=self.deadline_s, wait_for_ready=True)
+        except grpc.RpcError as error:
+            return error.code() is grpc.StatusCode.UNIMPLEMENTED
+        return True
 
     def handshake(self) -> None:
         """Become the primary controller, or raise SwitchError."""
