@@ -27,6 +27,7 @@ from host_agent.bands import Placement
 from host_agent.lanes import MAX_EXPONENT, MIN_EXPONENT
 
 SLACK: Final = 1.5
+UNCALIBRATED: Final = 4.0  # times that for a model of which nothing is known but its weights
 NUM_SAMPLES: Final = 64
 SEED: Final = 20260117
 
@@ -41,6 +42,10 @@ class RowScale:
         self.placement = placement
         self.slack = slack
         self.gains_E = np.append(gains_E, 0.0)  # and the id that means no expert
+
+    def with_slack(self, slack: float) -> RowScale:
+        """Return the same scale with another slack."""
+        return RowScale(self.gains_E[:-1], self.placement, slack=slack)
 
     def exponents(
         self, x_TH: Tensor, ids_TK: NDArray[np.int32], weights_TK: NDArray[np.float32], owner: int

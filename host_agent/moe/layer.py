@@ -48,6 +48,7 @@ class InNetworkMoE(nn.Module):
         self.stages = stages
         self.place = place or LayerPlace()
         self.last_trace: Trace | None = None
+        self._calibrated = False
         self._observed: Gains | None = None  # the loudest since calibration began, by local expert
         self._gains = self._sampled_gains()
         self.row_scale = self._agreed_scale()
@@ -79,9 +80,12 @@ class InNetworkMoE(nn.Module):
         Experts that no row was routed to keep the gain they had.
         """
         self._observed = np.zeros(len(self._gains), np.float64)
+        if not self._calibrated:
+            self.row_scale = self.row_scale.with_slack(self.place.slack * scale.UNCALIBRATED)
         try:
             yield
             self._gains = np.where(self._observed > 0, self._observed, self._gains)
+            self._calibrated = True
         finally:
             self._observed = None
         self.row_scale = self._agreed_scale()

@@ -13,6 +13,7 @@ from host_agent.bands import Kind, PlacementError
 from host_agent.collectives import Group
 from host_agent.moe import LayerError
 from host_agent.moe.huggingface import Installed, install, layout_of
+from incmoe.model import CHECKPOINT, evaluate, load, tokenizer
 from tests.moe.fake_endpoint import World
 
 RANKS = 4
@@ -189,3 +190,25 @@ def test_a_backward_is_refused_by_name():
         on_all_ranks(body)
         == ["no backward through the switch: call under torch.inference_mode()"] * RANKS
     )
+
+
+def test_a_trained_model_repeats_few_rows_at_another_exponent():
+    """Its experts answer the rows routed to them up to 20 times louder than noise."""
+    ids = evaluate.held_out(tokenizer.load(CHECKPOINT), RANKS, 64)
+    models = [load(CHECKPOINT) for _ in range(RANKS)]
+    world = World(layout_of(models[0], RANKS, band_rows=32))
+
+    def body(group: Group) -> int:
+        installed = install(models[group.rank], group)
+        group.exchange(b"")
+        world.hub.repeats = 0
+        group.exchange(b"")
+        before = len(group.fabric.sent)
+        with torch.inference_mode():
+            models[group.rank](ids[[group.rank]])
+        installed.close()
+        return sum(len(band.rows) for band in group.fabric.sent[before:])
+
+    num_rows = sum(world.run(body))
+    assert num_rows == RANKS * 64 * 3
+    assert world.hub.repeats <= num_rows // 200
