@@ -70,7 +70,12 @@ def _add_counters(commands: Any) -> None:
 def _add_serve(commands: Any) -> None:
     parser = commands.add_parser("serve", help="let ranks join; install their job, remove it after")
     parser.add_argument("jobs", metavar="JOB.yaml", nargs="+")
-    parser.add_argument("--listen", default=LISTEN, metavar="HOST:PORT", help=f"default {LISTEN}")
+    parser.add_argument(
+        "--listen",
+        default=LISTEN,
+        metavar="ADDRESS",
+        help="HOST:PORT or unix:PATH (default %(default)s)",
+    )
     parser.add_argument(
         "--join-timeout",
         type=float,
@@ -96,7 +101,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
 def _add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", nargs="?", metavar="JOB", help="a job file, or a name or number")
     parser.add_argument(
-        "--switch", action="append", default=[], metavar="HOST:PORT", help="instead of the file's"
+        "--switch", action="append", default=[], metavar="ADDRESS", help="instead of the file's"
     )
     parser.add_argument("--device-id", type=int, default=0, help="of --switch (default 0)")
 
@@ -175,14 +180,18 @@ def run_serve(args: argparse.Namespace) -> int:
     num_ranks = sum(job.world_size for job in jobs.values())
     with _stop_signals() as stopped:
         server, port = serve(rendezvous, args.listen, num_ranks=num_ranks)
-        host = args.listen.rpartition(":")[0]
-        print(f"serving {', '.join(jobs)} at {host}:{port}", flush=True)
+        print(f"serving {', '.join(jobs)} at {_listening(args.listen, port)}", flush=True)
         stopped.wait()
         try:
             rendezvous.stop()
         finally:
             server.stop(STOP_S).wait()
     return 0
+
+
+def _listening(listen: str, port: int) -> str:
+    """The address that was asked for, with the port that was given for port 0."""
+    return listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{port}"
 
 
 def _unique(jobs: list[Job]) -> dict[str, Job]:

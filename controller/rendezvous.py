@@ -217,7 +217,7 @@ def _of_generation(roster: Roster, generation: int) -> Meeting | None:
 
 
 def serve(rendezvous: Rendezvous, listen: str, *, num_ranks: int) -> tuple[grpc.Server, int]:
-    """Start serving at `listen` (HOST:PORT); return the server and its port."""
+    """Start serving at `listen` (HOST:PORT or unix:PATH); return the server and its port."""
     threads = ThreadPoolExecutor(2 * num_ranks + SPARE_THREADS, "rendezvous")
     options = [
         ("grpc.so_reuseport", 0),

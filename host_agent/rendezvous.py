@@ -208,7 +208,7 @@ class Membership:
 
 
 def join(controller: str, request: Join, *, timeout_s: float = 120.0) -> Membership:
-    """Join a job at `controller` (HOST:PORT) and wait for all its ranks.
+    """Join a job at `controller` (HOST:PORT or unix:PATH) and wait for all its ranks.
 
     Raises RendezvousError with the controller's reason, or naming the controller when it does not
     answer. The controller's own deadline names the ranks that are missing, so keep it the shorter.
