@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
-from bench.loopback import LoopbackJob, on_all
 from host_agent import scale
 from host_agent.bands import BandHeader, Kind, Placement, RowType, local_pairs
 from host_agent.collectives import Geometry, Group, Layout, Routing
@@ -36,6 +35,7 @@ from host_agent.collectives.geometry import DTYPES
 from host_agent.collectives.static import give
 from host_agent.moe import LocalExperts
 from incmoe.figures import Figure, write_figures
+from incmoe.loopback import Loopback, on_all
 
 HIDDEN, NUM_EXPERTS, TOP_K, NUM_RANKS = 2048, 64, 8, 4
 PLACEMENT = Placement.even(NUM_EXPERTS, NUM_RANKS)
@@ -115,10 +115,10 @@ class Layer:
 def switch_sums(rows: Sequence[Rows], case: Case) -> tuple[list[Tensor], int]:
     """Return every owner's sums [T, H] float32, and how many rows took another exponent."""
     geometry = Geometry(HIDDEN, case.row_type, case.lane_bits)
-    job = LoopbackJob(Layout(PLACEMENT, geometry, Kind.STATIC, band_rows=32))
-    with job.open() as groups:
-        sums = on_all(groups, partial(_switch_rank, rows))
-        return sums, sum(group.fabric.stats()["rescaled_rows"] for group in groups)
+    job = Loopback(Layout(PLACEMENT, geometry, Kind.STATIC, band_rows=32))
+    with job.open() as running:
+        sums = on_all(running.groups, partial(_switch_rank, rows))
+        return sums, sum(group.fabric.stats()["rescaled_rows"] for group in running.groups)
 
 
 def _switch_rank(rows: Sequence[Rows], group: Group) -> Tensor:

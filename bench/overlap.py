@@ -31,12 +31,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench.loopback import LoopbackJob, on_all
 from host_agent.bands import Kind, Placement
 from host_agent.collectives import Geometry, Group, Layout, Routing, Unit
 from host_agent.moe import InNetworkMoE, LocalExperts, Stages
 from host_agent.session import Pacing
 from incmoe.figures import Figure, write_figures
+from incmoe.loopback import Loopback, on_all
 
 HIDDEN, NUM_EXPERTS, TOP_K, NUM_RANKS = 2048, 64, 8, 4
 PLACEMENT = Placement.even(NUM_EXPERTS, NUM_RANKS)
@@ -159,9 +159,9 @@ def figures(plan: Plan) -> Iterator[Figure]:
     """Measure."""
     layout = Layout(PLACEMENT, Geometry(HIDDEN), Kind.ROUTED, band_rows=plan.band_rows)
     pacing = Pacing(burst_bytes=64 * 1024, rate_bytes_s=plan.rate_bytes_s)
-    job = LoopbackJob(layout, num_slots=6 * plan.band_rows, pacing=pacing)
-    with job.open() as groups:
-        ranks = on_all(groups, partial(Rank, plan=plan))
+    job = Loopback(layout, num_slots=6 * plan.band_rows, pacing=pacing)
+    with job.open() as running:
+        ranks = on_all(running.groups, partial(Rank, plan=plan))
         times = measure(ranks, plan.rounds)
         for rank in ranks:
             rank.stages.close()
