@@ -48,7 +48,7 @@ class RowFormat:
 class Timers:
     """How long to wait for what, in seconds."""
 
-    pull_after_s: float = 0.25  # a sum not there after this (or longer, as sums take) is asked for
+    pull_after_s: float = 0.25  # a sum that is not there after this is asked for
     pull_limit_s: float = 2.0  # the interval between two such questions doubles up to this
     probe_every_s: float = 1.0  # who is awaited and silent for this is asked for a sign of life
     deadline_s: float = 10.0  # who is awaited and silent for this is lost

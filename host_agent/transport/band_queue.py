@@ -28,12 +28,16 @@ class BandQueue:
         self._session = session
         self._bands: deque[Outgoing] = deque()
         self._summed: dict[Key, Outgoing] = {}
+        self._awaited: set[Key] = set()  # bands whose sums were not taken yet
         self._next = self._base = self.end = session.first_number
         self.progress = False  # a band was summed, or left, since this was last set to False
 
     def append(self, band: Outgoing) -> None:
         """Queue a band whose first number is `end`."""
         assert band.first == self.end
+        if not band.is_farewell:
+            assert band.key not in self._awaited, f"band {band.key} is sent twice"
+            self._awaited.add(band.key)
         self._bands.append(band)
         self.end = band.end
 
@@ -92,4 +96,7 @@ class BandQueue:
 
     def take_summed(self, key: Key) -> Outgoing | None:
         """Return a band whose sums are all there, once."""
+        assert key in self._awaited, f"band {key} was not sent, or its sums were taken"
+        if key in self._summed:
+            self._awaited.remove(key)
         return self._summed.pop(key, None)

@@ -22,7 +22,7 @@ class Pacer:
         self._tokens += (now - self._filled) * rate
         self._tokens = min(self._tokens, float(self._pacing.burst_bytes))
         self._filled = now
-        return max(0, int(self._tokens))
+        return max(0, int(self._tokens + 0.5))  # at `ready_at` it is 1, but for rounding
 
     def spend(self, num_bytes: int) -> None:
         """Bytes have gone."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the sum of each slot is late, and how often it was asked for; sends nothing, reads no clock.
 
-1. A sum is late when it has been out longer than sums take (mean and deviation of rows sent once),
-   and never before `pull_after_s`.
+1. A sum is late after `pull_after_s`. How long sums usually take is of no use here: one lost row
+   delays its whole band, so that such an estimate follows its own timeouts upwards.
 2. Every question doubles the time to the next one, up to `pull_limit_s`.
 3. `unanswered`: two questions in a row without any answer.
 4. `stuck`: no sum, and no member that has the row, for twice `deadline_s` and several questions.
@@ -22,7 +22,6 @@ UNANSWERED_LIMIT: Final = 2
 STUCK_QUESTIONS: Final = 4
 # A sum that others have overtaken is late after this part of `pull_after_s`: room for reordering.
 OVERTAKEN_PART: Final = 0.1
-_GAIN: Final = 0.25  # of a new sample; a batch of sums is one sample
 
 Slots = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -37,45 +36,26 @@ class PullTimers:
         self._interval = np.zeros(num_slots)
         self.sent = np.zeros(num_slots)  # when, for the last time
         self.asked_at = np.full(num_slots, -np.inf)  # since the row was first sent
-        self._repeated = np.zeros(num_slots, bool)
         self._unanswered = np.zeros(num_slots, np.int32)
         self._hopeful = np.zeros(num_slots)  # when a member was last known to have the row
         self._in_vain = np.zeros(num_slots, np.int32)  # questions since then
-        self._mean_s = 0.0
-        self._deviation_s = 0.0
-
-    @property
-    def pull_after_s(self) -> float:
-        """How long a sum may take."""
-        expected = self._mean_s + 4 * self._deviation_s
-        return min(max(self._timers.pull_after_s, expected), self._timers.pull_limit_s)
 
     def start(self, slots: Slots, now: float) -> None:
         """Rows were sent for the first time (at this exponent)."""
         self.asked_at[slots] = -np.inf
         self._hope(slots, now)
         self.restart(slots, now)
-        self._repeated[slots] = False
 
     def restart(self, slots: Slots, now: float) -> None:
         """Rows were sent again."""
         self.sent[slots] = now
-        self._repeated[slots] = True
         self._unanswered[slots] = 0
-        self._interval[slots] = self.pull_after_s
-        self._at[slots] = now + self.pull_after_s
+        self._interval[slots] = self._timers.pull_after_s
+        self._at[slots] = now + self._timers.pull_after_s
 
-    def stop(self, slots: Slots, now: float) -> None:
+    def stop(self, slots: Slots) -> None:
         """Sums are complete."""
-        clean = slots[~self._repeated[slots]]
-        if len(clean):
-            self._learn(float((now - self.sent[clean]).mean()))
         self._at[slots] = np.inf
-
-    def _learn(self, sample_s: float) -> None:
-        error = sample_s - self._mean_s
-        self._mean_s += _GAIN * error
-        self._deviation_s += _GAIN * (abs(error) - self._deviation_s)
 
     def overtaken(self, slots: Slots, now: float) -> None:
         """Sums that should have come later are there."""

@@ -86,7 +86,7 @@ class Recovery:
     def on_sums(self, slots: Slots, now: float) -> None:
         """Sums are there, and their slots no longer out."""
         window = self._window
-        self._timers.stop(slots, now)
+        self._timers.stop(slots)
         self._lost[slots] = 0
         rows = slots[~window.is_piece[slots]]
         others = np.flatnonzero(window.out & ~self._suspect)

@@ -14,6 +14,7 @@ from host_agent.errors import SwitchError
 from host_agent.sockets import RunSocket, bound_socket
 
 LOOPBACK = "127.0.0.1"
+SO_NO_CHECK = 11
 
 
 @pytest.fixture(params=[True, False], ids=["runs", "one by one"])
@@ -90,6 +91,17 @@ def test_messages_that_no_datagram_can_hold_are_an_error() -> None:
     with pytest.raises(SwitchError, match="cannot be sent 65508 bytes"):
         end.send(_messages(1, 65508))
     end.close()
+
+
+def test_a_kernel_that_refuses_runs_gets_messages_one_by_one() -> None:
+    left, right = bound_socket(LOOPBACK), bound_socket(LOOPBACK)
+    left.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)  # Linux cuts no runs without checksums
+    ends = RunSocket(left, right.getsockname()), RunSocket(right, left.getsockname())
+    sent = _messages(50, 292)
+    assert ends[0].send(sent) == 50
+    assert _receive(ends[1], 50) == [row.tobytes() for row in sent]
+    for end in ends:
+        end.close()
 
 
 def test_a_bound_socket_has_the_port_asked_for() -> None:

@@ -99,6 +99,8 @@ class Worker:
     def work(self, now: float) -> float:
         """Do what can be done; return when there is more to do."""
         for band in self.bands:
+            if band.band in self.sums:
+                continue
             summed = self.core.take_summed((band.call, band.band))
             if summed is not None:
                 self.sums[band.band] = summed.sums()
