@@ -17,10 +17,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from incmoe.demo import channel
 from incmoe.demo.channel import Message
 from incmoe.demo.errors import ChildFailedError
+from incmoe.demo.namespaces import inside
 
 LOG_TAIL_LINES = 12
 ENVIRONMENT = {
@@ -29,6 +31,19 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",  # the processes share the cores: a pool of threads in each would thrash
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program with its arguments, and the network namespace that it runs in."""
+
+    words: Sequence[str]
+    namespace: str = ""  # empty: this process's
+
+    @classmethod
+    def module(cls, *words: str, namespace: str = "") -> Self:
+        """`python -m words...`."""
+        return cls([sys.executable, "-m", *words], namespace)
 
 
 @dataclass(eq=False, slots=True)
@@ -94,12 +109,12 @@ class Child:
         return ChildFailedError(self.name, reason, "\n".join(lines[-LOG_TAIL_LINES:]))
 
 
-def start(name: str, command: Sequence[str], log: Path, *, talks: bool) -> Child:
-    """Starts `python -m command...`; with `talks`, its stdin and stdout are a channel."""
+def start(name: str, command: Command, log: Path, *, talks: bool) -> Child:
+    """Starts a process; with `talks`, its stdin and stdout are a channel."""
     tether = [sys.executable, "-m", "incmoe.demo.tether", str(os.getpid())]
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [*tether, *command],
+            [*inside(command.namespace), *tether, *command.words],
             stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
             stdout=subprocess.PIPE if talks else file,
             stderr=file,

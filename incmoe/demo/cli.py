@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from incmoe.demo.errors import ChildFailedError, InterruptedRunError
-from incmoe.demo.plan import MODES, Plan
+from incmoe.demo.plan import BMV2, LINKS, LOOPBACK, MODES, SWITCHES, VETH, Plan
 from p4src import GEOMETRIES
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "demo",
         help="four ranks, one switch, one model: the main job, checked",
         description="Runs an OLMoE model with its experts spread over rank processes that talk "
-        "through the embedded P4 switch, and compares with the same model in one process.",
+        "through a P4 switch, and compares with the same model in one process.",
     )
+    _add_switch_options(parser)
     _add_job_options(parser)
     _add_model_options(parser)
     add = parser.add_argument
@@ -70,6 +71,8 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         modes=MODES[arguments.mode],
         lane_bits=arguments.lanes,
         geometry=arguments.geometry,
+        switch=arguments.switch,
+        links=arguments.links or (VETH if arguments.switch == BMV2 else LOOPBACK),
         model=str(arguments.model) if arguments.model else "",
         random_model=arguments.random_model or "",
         num_prompts=arguments.prompts,
@@ -77,6 +80,22 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         new_tokens=arguments.new_tokens,
         band_rows=arguments.band_rows,
         seed=arguments.seed,
+    )
+
+
+def _add_switch_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--switch",
+        choices=SWITCHES,
+        default=_DEFAULT.switch,
+        help=f"our own, or simple_switch_grpc, which needs root {_SAYS}",
+    )
+    add(
+        "--links",
+        choices=LINKS,
+        help="UDP over loopback, or veth pairs between network namespaces, which need root "
+        f"(default: {LOOPBACK}, {VETH} for {BMV2})",
     )
 
 

@@ -3,23 +3,15 @@
 
 from __future__ import annotations
 
-import json
-import signal
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
 
 from controller import tables
 from controller.switch import Switch
-from incmoe.demo.child import Child
-from incmoe.demo.processes import Supervisor
+from incmoe.demo.network import DEVICE_ID
+from incmoe.demo.port_meters import PortMeter
 from incmoe.demo.traffic import PortBytes
-
-ANSWER_S = 20.0
-# What a port counts besides what it lost (softswitch.ports.port.PortStats).
-_MOVED: Final = {"name", "rx_packets", "rx_bytes", "tx_packets", "tx_bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,40 +26,22 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Meters:
-    """The switch's counters: the program's through P4Runtime, the ports' through its stats file."""
+    """The program's counters through P4Runtime, and those of the ports: the first meter's bytes."""
 
-    supervisor: Supervisor
-    switch: Child
-    p4runtime: str  # HOST:PORT
-    stats_file: Path
+    p4runtime: str
+    port_meters: Sequence[PortMeter]
 
     def read(self) -> Reading:
         """Asks the switch; raises ControllerError or DemoError when it does not answer."""
-        with Switch.connect(self.p4runtime, writes=False) as switch:
+        with Switch.connect(self.p4runtime, device_id=DEVICE_ID, writes=False) as switch:
             counters = switch.counters()
         ops, drops = (
             {name: count.packets for name, count in counters[table].items()}
             for table in (tables.OPS, tables.DROPS)
         )
-        stats = self._stats()
-        ports = [port for _, port in sorted(stats["ports"].items(), key=lambda item: int(item[0]))]
-        losses = [{k: n for k, n in port.items() if k not in _MOVED} for port in ports]
-        return Reading(
-            ops=ops,
-            drops=drops,
-            losses=total([*losses, stats["dropped"], stats["faults"]]),
-            ports=tuple(PortBytes(port["rx_bytes"], port["tx_bytes"]) for port in ports),
-        )
-
-    def _stats(self) -> dict[str, Any]:
-        """The switch replaces the file in one step when it is signalled."""
-        self.stats_file.unlink(missing_ok=True)
-        self.switch.signal(signal.SIGUSR1)
-        self.supervisor.wait_until(
-            self.stats_file.exists, "the switch's statistics", timeout_s=ANSWER_S
-        )
-        stats: dict[str, Any] = json.loads(self.stats_file.read_text())
-        return stats
+        found = [meter.read() for meter in self.port_meters]
+        losses = total(loss for reading in found for loss in reading.losses)
+        return Reading(ops=ops, drops=drops, losses=losses, ports=found[0].ports)
 
 
 def difference(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

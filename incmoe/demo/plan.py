@@ -17,6 +17,12 @@ MODES: Final = {STATIC: (STATIC,), ROUTED: (ROUTED,), "both": (STATIC, ROUTED)}
 PREFILL: Final = "prefill"
 DECODE: Final = "decode"
 PHASES: Final = (PREFILL, DECODE)
+EMBEDDED: Final = "embedded"
+BMV2: Final = "bmv2"
+SWITCHES: Final = (EMBEDDED, BMV2)
+LOOPBACK: Final = "loopback"
+VETH: Final = "veth"
+LINKS: Final = (LOOPBACK, VETH)
 JOB: Final = "demo"  # the job's name at the controller
 
 _FILE = "plan.json"
@@ -30,6 +36,8 @@ class Plan:
     modes: tuple[str, ...] = MODES["both"]
     lane_bits: int = 32
     geometry: str = "mtu9000"
+    switch: str = EMBEDDED
+    links: str = LOOPBACK
     model: str = ""  # checkpoint folder; empty: the checked-in one
     random_model: str = ""  # a shape (incmoe.model.Shape); empty: a checkpoint
     num_prompts: int = 4
@@ -39,6 +47,8 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.switch == BMV2 and self.links != VETH:
+            raise DemoError(f"--links {self.links}: BMv2 has no UDP ports, only --links {VETH}")
         for option, value, least, most in (
             ("ranks", self.num_ranks, 2, MAX_RANKS),
             ("prompts", self.num_prompts, 1, None),

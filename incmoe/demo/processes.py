@@ -12,13 +12,13 @@ import select
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
 from incmoe.demo.channel import Message
-from incmoe.demo.child import Child, start
+from incmoe.demo.child import Child, Command, start
 from incmoe.demo.errors import DemoError, InterruptedRunError
 
 GRACE_S = 3.0  # between SIGTERM and SIGKILL
@@ -50,8 +50,8 @@ class Supervisor:
             for number, handler in self._old_handlers.items():
                 signal.signal(number, handler)
 
-    def start(self, name: str, command: Sequence[str], *, talks: bool = False) -> Child:
-        """Starts `python -m command...`; its log is named like it."""
+    def start(self, name: str, command: Command, *, talks: bool = False) -> Child:
+        """Starts a process; its log is named like it."""
         child = start(name, command, self._logs / f"{name.replace(' ', '-')}.log", talks=talks)
         self._children.append(child)
         return child

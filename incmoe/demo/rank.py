@@ -85,10 +85,10 @@ def _transport_counts(stats: dict[str, int]) -> dict[str, int]:
 
 
 def main() -> None:
-    """The process: `rank FOLDER RANK CONTROLLER`."""
+    """The process: `rank FOLDER RANK CONTROLLER HOST`."""
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
-    place = Place(Plan.read(folder), int(sys.argv[2]), sys.argv[3])
+    place = Place(Plan.read(folder), int(sys.argv[2]), controller=sys.argv[3], host=sys.argv[4])
     sys.exit(
         run_child(lambda channel: Rank(folder, place, channel).serve(), expected=EXPECTED_ERRORS)
     )

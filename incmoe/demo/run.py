@@ -11,21 +11,26 @@ belongs to that phase.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from incmoe.demo import network, subject
+from controller.switch import Load, Switch
+from incmoe.demo import loopback, needs, room, subject, veth
 from incmoe.demo.channel import Message
-from incmoe.demo.child import Child
+from incmoe.demo.child import Child, Command
 from incmoe.demo.generation import Generation, match
 from incmoe.demo.meters import Meters, difference, total
+from incmoe.demo.network import DEVICE_ID, Links, Network, answers, job_file
 from incmoe.demo.outcome import ModeOutcome, Outcome, PhaseOutcome, Sample, StageTimes
-from incmoe.demo.plan import PHASES, Plan
+from incmoe.demo.plan import EMBEDDED, PHASES, VETH, Plan
+from incmoe.demo.port_meters import KernelCounters, PortMeter, StatsFile
 from incmoe.demo.processes import Supervisor
 from incmoe.demo.progress import Narrator
+from incmoe.demo.switches import STATS_FILE, switch_command
 from incmoe.demo.traffic import Demand
 from incmoe.model import tokenizer
 
@@ -37,41 +42,59 @@ Hearer = Callable[[Child, Message], None]
 
 def run(plan: Plan, console: Console, keep_logs: Path | None = None) -> Outcome:
     """The whole demo; DemoError or a subclass when it cannot be done."""
-    network.compiled_program(plan.geometry)
-    subject.check(plan)
+    needs.check(plan)
+    room.room_of(plan, subject.check(plan).hidden)
     if keep_logs is not None:
         keep_logs.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="incmoe-demo-") as folder,
         Narrator(console) as narrator,
+        _open_links(plan) as links,
         Supervisor(keep_logs or Path(folder)) as supervisor,
     ):
-        return _Run(plan, Path(folder), supervisor, narrator).all()
+        network = Network.inside(Path(folder), links)
+        return _Run(plan, Path(folder), network, supervisor=supervisor, narrator=narrator).all()
+
+
+@contextmanager
+def _open_links(plan: Plan) -> Iterator[Links]:
+    if plan.links == VETH:
+        with veth.opened(plan.num_ranks, plan.geometry) as links:
+            yield links
+    else:
+        yield loopback.choose(plan.num_ranks)
 
 
 class _Run:
     """The processes of a run."""
 
     def __init__(
-        self, plan: Plan, folder: Path, supervisor: Supervisor, narrator: Narrator
+        self,
+        plan: Plan,
+        folder: Path,
+        network: Network,
+        *,
+        supervisor: Supervisor,
+        narrator: Narrator,
     ) -> None:
         self._plan = plan
         self._shape = subject.check(plan)
         self._folder = folder
         self._supervisor = supervisor
         self._narrator = narrator
-        self._network = network.choose(plan.num_ranks)
-        self._files = network.SwitchFiles.inside(folder)
+        self._network = network
         self._ranks: list[Child] = []
 
     def all(self) -> Outcome:
         """Everything, in order."""
         self._plan.write(self._folder)
-        switch = self._start_switch()
+        switch = self._supervisor.start(
+            "switch", switch_command(self._plan, self._network, self._folder)
+        )
         found = self._run_reference()
         controller = self._start_controller()
         self._start_ranks()
-        meters = Meters(self._supervisor, switch, self._files.p4runtime(), self._files.stats)
+        meters = Meters(self._network.p4runtime, self._port_meters(switch))
         modes = {mode: self._run_mode(mode, meters) for mode in self._plan.modes}
         self._dismiss(self._ranks)
         self._supervisor.stop([controller])
@@ -81,7 +104,7 @@ class _Run:
     def _run_reference(self) -> Message:
         stage = "one process: the model by itself"
         with self._narrator.stage(stage) as advance:
-            command = ["incmoe.demo.reference", str(self._folder)]
+            command = Command.module("incmoe.demo.reference", str(self._folder))
             child = self._supervisor.start("reference", command, talks=True)
             (found,) = self._supervisor.gather(
                 [child],
@@ -92,33 +115,43 @@ class _Run:
             self._dismiss([child])
         return found
 
-    def _start_switch(self) -> Child:
-        command = network.switch_command(self._plan, self._network, self._files)
-        return self._supervisor.start("switch", command)
-
     def _start_controller(self) -> Child:
         with self._narrator.stage("switch and controller"):
-            wait = self._supervisor.wait_until
-            wait(self._files.ready.exists, "the switch is not up", timeout_s=START_S)
+            self._await_answer("switch", self._network.p4runtime)
+            self._load_program()
             job = self._folder / "job.yaml"
-            p4runtime = self._files.p4runtime()
-            job.write_text(
-                network.job_file(
-                    self._plan, self._network, p4runtime=p4runtime, hidden=self._shape.hidden
-                )
-            )
-            command = network.controller_command(self._network, job)
-            controller = self._supervisor.start("controller", command)
+            share = room.room_of(self._plan, self._shape.hidden)
+            job.write_text(job_file(self._plan, self._network, share))
             address = self._network.rendezvous
-            is_up = partial(network.answers, address)
-            wait(is_up, f"no controller answers at {address}", timeout_s=START_S)
+            words = ["controller", "serve", str(job), "--listen", address]
+            controller = self._supervisor.start("controller", Command.module("incmoe", *words))
+            self._await_answer("controller", address)
         return controller
+
+    def _await_answer(self, who: str, address: str) -> None:
+        is_up = partial(answers, address)
+        self._supervisor.wait_until(is_up, f"no {who} answers at {address}", timeout_s=START_S)
+
+    def _load_program(self) -> None:
+        """The controller would do it, but the counters are read before the ranks join."""
+        with Switch.connect(self._network.p4runtime, device_id=DEVICE_ID, writes=True) as switch:
+            switch.load(room.compiled_program(self._plan.geometry), how=Load.AUTO)
+
+    def _port_meters(self, switch: Child) -> list[PortMeter]:
+        links, meters = self._network.links, list[PortMeter]()
+        if links.switch_namespace:
+            interfaces = [at.port for at in links.attachments]
+            meters.append(KernelCounters(links.switch_namespace, interfaces))
+        if self._plan.switch == EMBEDDED:
+            meters.append(StatsFile(self._supervisor, switch, self._folder / STATS_FILE))
+        return meters
 
     def _start_ranks(self) -> None:
         with self._narrator.stage(f"{self._plan.num_ranks} ranks: loading the model") as advance:
-            for rank in range(self._plan.num_ranks):
-                command = ["incmoe.demo.rank", str(self._folder), str(rank)]
-                command.append(self._network.rendezvous)
+            for rank, at in enumerate(self._network.links.attachments):
+                words = ["incmoe.demo.rank", str(self._folder), str(rank)]
+                words += [self._network.rendezvous, at.rank_ip]
+                command = Command.module(*words, namespace=at.namespace)
                 self._ranks.append(self._supervisor.start(f"rank {rank}", command, talks=True))
             self._supervisor.gather(
                 self._ranks,

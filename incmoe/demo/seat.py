@@ -17,19 +17,20 @@ from host_agent.moe.huggingface import Installed, install, layout_of
 from host_agent.rendezvous import Join, Ticket, join
 from host_agent.session import Session
 from host_agent.sockets import bound_socket
+from incmoe.demo import tempo
 from incmoe.demo.plan import JOB, ROUTED, STATIC, Plan
 
-HOST = "127.0.0.1"
 KINDS = {STATIC: Kind.STATIC, ROUTED: Kind.ROUTED}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which rank of which run, and where its controller listens (HOST:PORT)."""
+    """Which rank of which run, where its controller listens, and the IP address it is to have."""
 
     plan: Plan
     rank: int
     controller: str
+    host: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def seat(place: Place, mode: str, model: OlmoeForCausalLM) -> Iterator[Seat]:
     Of its experts the model keeps this rank's only: it is good for one seat.
     """
     with ExitStack() as stack:
-        bound = bound_socket(HOST)
+        bound = bound_socket(place.host)
         request = _request(place, mode, model, bound.getsockname()[1])
         ticket = stack.enter_context(join(place.controller, request)).ticket
         layout = _layout(place.plan, mode, model, ticket)
@@ -68,7 +69,7 @@ def _request(place: Place, mode: str, model: OlmoeForCausalLM, udp_port: int) ->
         job=JOB,
         rank=place.rank,
         world_size=plan.num_ranks,
-        host=HOST,
+        host=place.host,
         udp_port=udp_port,
         geometry=plan.geometry,
         fingerprint={
@@ -99,6 +100,7 @@ def _layout(plan: Plan, mode: str, model: OlmoeForCausalLM, ticket: Ticket) -> L
 
 
 def _session(place: Place, ticket: Ticket, layout: Layout) -> Session:
+    row = layout.geometry.row
     return Session(
         job=ticket.job,
         generation=ticket.generation,
@@ -107,6 +109,8 @@ def _session(place: Place, ticket: Ticket, layout: Layout) -> Session:
         num_slots=ticket.num_slots,
         max_chunks=ticket.max_chunks,
         switch=ticket.switch,
-        row=layout.geometry.row,
+        row=row,
         max_segments=ticket.segments,
+        timers=tempo.timers_of(place.plan),
+        pacing=tempo.pacing_of(place.plan, row.sum_chunks, ticket.max_chunks),
     )

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a module as __main__ in a process that dies with its parent; starts nothing by itself.
+"""Becomes a program that dies with its parent; starts nothing besides.
 
-    python -m incmoe.demo.tether PARENT_PID MODULE [ARGUMENT ...]
+    python -m incmoe.demo.tether PARENT_PID PROGRAM [ARGUMENT ...]
 
-The kernel's parent-death signal also works for a parent killed by SIGKILL. It is asked for here and
-not between fork and exec, since code that runs there in a parent with threads may deadlock.
+The kernel's parent-death signal also works for a parent killed by SIGKILL, and outlasts exec. It is
+asked for here and not between fork and exec, since code that runs there in a parent with threads
+may deadlock.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import runpy
 import signal
 import sys
 
@@ -27,11 +27,10 @@ def die_with(parent: int) -> None:
 
 
 def main() -> None:
-    """Ties this process to its parent, then becomes the module."""
-    parent, module, *arguments = sys.argv[1:]
+    """Ties this process to its parent, then becomes the program."""
+    parent, *words = sys.argv[1:]
     die_with(int(parent))
-    sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    os.execvp(words[0], words)
 
 
 if __name__ == "__main__":

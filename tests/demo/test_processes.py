@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from incmoe.demo.child import Child
+from incmoe.demo.child import Child, Command
 from incmoe.demo.errors import ChildFailedError, DemoError, InterruptedRunError
 from incmoe.demo.processes import Supervisor
 
@@ -33,7 +33,7 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
 
 
 def start(supervisor: Supervisor, name: str = "puppet", *arguments: str) -> tuple[Child, int]:
-    child = supervisor.start(name, [PUPPET, *arguments], talks=True)
+    child = supervisor.start(name, Command.module(PUPPET, *arguments), talks=True)
     (ready,) = supervisor.gather([child], "ready", timeout_s=20)
     return child, int(ready["pid"])
 
@@ -149,8 +149,9 @@ def test_a_signal_ends_the_run_and_all_children(tmp_path: Path, number: signal.S
 def test_children_die_with_a_killed_demo(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from incmoe.demo.processes import Supervisor\n"
+        "from incmoe.demo.child import Command\n"
         "with Supervisor(Path(sys.argv[1])) as s:\n"
-        f"    child = s.start('puppet', [{PUPPET!r}], talks=True)\n"
+        f"    child = s.start('puppet', Command.module({PUPPET!r}), talks=True)\n"
         "    print(s.gather([child], 'ready', timeout_s=20)[0]['pid'], flush=True)\n"
         "    s.gather([child], 'never', timeout_s=60)\n"
     )

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan needs of the machine it runs on: programs and rights; installs nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Final
+
+from incmoe.demo.errors import DemoError
+from incmoe.demo.plan import BMV2, VETH, Plan
+
+# Program -> the Debian and Ubuntu package that has it.
+PACKAGES: Final = {
+    "ip": "package iproute2",
+    "ethtool": "package ethtool",
+    "simple_switch_grpc": "package p4lang-bmv2 of p4lang's repository, "
+    "https://github.com/p4lang/behavioral-model#installing-bmv2",
+}
+
+
+def check(plan: Plan) -> None:
+    """Raises DemoError, one line for all that is missing."""
+    if plan.links != VETH:
+        return
+    programs = ["ip", "ethtool"] + ["simple_switch_grpc"] * (plan.switch == BMV2)
+    missing = [f"{name} ({PACKAGES[name]})" for name in programs if shutil.which(name) is None]
+    if os.geteuid() != 0:
+        missing.append("root, for network namespaces (run it with sudo)")
+    if missing:
+        raise DemoError(f"--switch {plan.switch} on veth links needs {'; '.join(missing)}")

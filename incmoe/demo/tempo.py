@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How patient and how fast the ranks of a run are, by its switch; measures nothing.
+
+The demo shares its cores with its own ranks, switch and reference, and with whatever else runs:
+what takes milliseconds on a quiet machine may take a second, and no question is due for that.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from host_agent.session import Pacing, Timers
+from host_agent.wire import CHUNK_BYTES, HEADER_BYTES, OUTER_BYTES
+from incmoe.demo.plan import BMV2, Plan
+
+_PATIENT: Final = Timers(pull_after_s=2.0, pull_limit_s=4.0, probe_every_s=2.0, deadline_s=30.0)
+
+# BMv2 moves about 8,000 packets a second on two quiet cores; here it shares them. What comes in
+# bursts it loses: its packet ring holds 32 frames of a port, its egress queue 64.
+BMV2_FRAMES_S: Final = 4000  # from all ranks
+BMV2_BURST_FRAMES: Final = 8  # of each rank
+_BMV2_TIMERS: Final = Timers(pull_after_s=1.0, pull_limit_s=4.0, probe_every_s=2.0, deadline_s=30.0)
+
+
+def timers_of(plan: Plan) -> Timers:
+    """When a rank asks for what did not come."""
+    return _BMV2_TIMERS if plan.switch == BMV2 else _PATIENT
+
+
+def pacing_of(plan: Plan, row_chunks: int, max_chunks: int) -> Pacing:
+    """How fast a rank sends rows of `row_chunks` chunks in packets of at most `max_chunks`."""
+    if plan.switch != BMV2:
+        return Pacing()
+    frame_bytes = min(row_chunks, max_chunks) * CHUNK_BYTES + HEADER_BYTES + OUTER_BYTES
+    rate_bytes_s = BMV2_FRAMES_S / plan.num_ranks * frame_bytes
+    return Pacing(burst_bytes=BMV2_BURST_FRAMES * frame_bytes, rate_bytes_s=rate_bytes_s)
