@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from incmoe.demo.errors import ChildFailedError, InterruptedRunError
 from incmoe.demo.plan import BMV2, LINKS, LOOPBACK, MODES, SWITCHES, VETH, Plan
+from incmoe.demo.tempo import DEFAULT_BAND_ROWS
 from p4src import GEOMETRIES
 
 if TYPE_CHECKING:
@@ -130,9 +131,8 @@ def _add_job_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--band-rows",
         type=int,
-        default=_DEFAULT.band_rows,
         metavar="B",
-        help=f"rows of a band {_SAYS}",
+        help=f"rows of a band (default: {DEFAULT_BAND_ROWS}; what its queues hold for {BMV2})",
     )
 
 

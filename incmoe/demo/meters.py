@@ -6,12 +6,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from controller import tables
+from controller.drops import Drop
 from controller.switch import Switch
+from host_agent.wire import Op
 from incmoe.demo.network import DEVICE_ID
 from incmoe.demo.port_meters import PortMeter
 from incmoe.demo.traffic import PortBytes
+
+# Dropped before they are counted by kind (p4src/include/admit.p4); the other reasons come after.
+AT_THE_DOOR: Final = (
+    Drop.NO_JOB,
+    Drop.STALE_GENERATION,
+    Drop.WRONG_PORT,
+    Drop.NO_SLOT,
+    Drop.UNKNOWN_OP,
+    Drop.TRUNCATED,
+    Drop.WRONG_VERSION,
+    Drop.BAD_CHECKSUM,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +56,14 @@ class Meters:
         )
         found = [meter.read() for meter in self.port_meters]
         losses = total(loss for reading in found for loss in reading.losses)
+        losses["not_taken_in"] = found[0].frames_in - _taken_in(ops, drops)
         return Reading(ops=ops, drops=drops, losses=losses, ports=found[0].ports)
+
+
+def _taken_in(ops: Mapping[str, int], drops: Mapping[str, int]) -> int:
+    """Packets that came to the program: those it admitted, and those it dropped at the door."""
+    admitted = sum(count for name, count in ops.items() if name != Op.RESULT.name)
+    return admitted + sum(drops.get(reason.name, 0) for reason in AT_THE_DOOR)
 
 
 def difference(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

@@ -43,7 +43,7 @@ class Plan:
     num_prompts: int = 4
     prompt_tokens: int = 96
     new_tokens: int = 32
-    band_rows: int = 64
+    band_rows: int | None = None  # None: what suits the switch
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class Plan:
             ("prompts", self.num_prompts, 1, None),
             ("prompt-tokens", self.prompt_tokens, 2, None),  # a loss needs two
             ("new-tokens", self.new_tokens, 1, None),
-            ("band-rows", self.band_rows, 1, None),
+            ("band-rows", 1 if self.band_rows is None else self.band_rows, 1, None),
         ):
             if value < least or (most is not None and value > most):
                 limit = f"at least {least}" if most is None else f"{least} to {most}"

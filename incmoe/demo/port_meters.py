@@ -25,6 +25,7 @@ _LOST: Final = ("dropped", "errors")  # of the kernel's counters
 class PortReading:
     """Everything since the start."""
 
+    frames_in: int  # of all ports
     ports: tuple[PortBytes, ...]  # by rank
     losses: tuple[Mapping[str, int], ...]  # frames by reason, of each port and of the switch
 
@@ -55,6 +56,7 @@ class StatsFile:
         ports = [port for _, port in sorted(stats["ports"].items(), key=lambda item: int(item[0]))]
         losses = [{k: n for k, n in port.items() if k not in _MOVED} for port in ports]
         return PortReading(
+            frames_in=sum(port["rx_packets"] for port in ports),
             ports=tuple(PortBytes(port["rx_bytes"], port["tx_bytes"]) for port in ports),
             losses=(*losses, stats["dropped"], stats["faults"]),
         )
@@ -73,6 +75,7 @@ class KernelCounters:
         stats = {link["ifname"]: link["stats64"] for link in listed}
         ports = [stats[interface] for interface in self.interfaces]
         return PortReading(
+            frames_in=sum(port["rx"]["packets"] for port in ports),
             ports=tuple(PortBytes(port["rx"]["bytes"], port["tx"]["bytes"]) for port in ports),
             losses=tuple(
                 {f"link_{way}_{reason}": port[way][reason] for way in ("rx", "tx")}

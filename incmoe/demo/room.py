@@ -12,11 +12,10 @@ from controller.allocate import Sizes
 from controller.job import MAX_SEGMENTS, MAX_SLOTS
 from controller.pipeline import Pipeline, read_p4info
 from host_agent.wire import CHUNK_BYTES
+from incmoe.demo import tempo
 from incmoe.demo.errors import DemoError
 from incmoe.demo.plan import Plan
 from p4src import Compiled, program
-
-_BANDS_OUT = 4  # the three in flight (docs/design.md), and one more
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +40,29 @@ def room_of(plan: Plan, hidden: int) -> Room:
     large it may be.
     """
     sizes = Pipeline(read_p4info(compiled_program(plan.geometry).p4info)).sizes()
-    num_slots = _num_slots(plan, sizes)
-    cells_per_slot = sizes.cells // (plan.num_ranks * num_slots)
     least = _segments(plan, hidden, sizes)
+    num_slots = tempo.num_slots_of(plan, least)
+    _check_slots(plan, num_slots, sizes)
+    cells_per_slot = sizes.cells // (plan.num_ranks * num_slots)
     if least > cells_per_slot:
         most = cells_per_slot * _values_per_packet(plan, sizes)
         raise DemoError(
             f"hidden size {hidden}: {plan.num_ranks} ranks with {num_slots} rows of {least} "
             f"packets out need {plan.num_ranks * num_slots * least} cells, a switch has "
-            f"{sizes.cells} ({plan.geometry}): hidden size at most {most} with --band-rows "
-            f"{plan.band_rows}"
+            f"{sizes.cells} ({plan.geometry}): hidden size at most {most}, or a smaller --band-rows"
         )
     # A session takes a few more where that makes them equal.
     return Room(num_slots, min(least + least // 4, MAX_SEGMENTS, cells_per_slot))
 
 
-def _num_slots(plan: Plan, sizes: Sizes) -> int:
+def _check_slots(plan: Plan, num_slots: int, sizes: Sizes) -> None:
     most = min(sizes.slots // plan.num_ranks, sizes.cells // plan.num_ranks, MAX_SLOTS)
-    if _BANDS_OUT * plan.band_rows > most:
+    if num_slots > most:
         raise DemoError(
-            f"--band-rows {plan.band_rows}: {_BANDS_OUT} bands of it need "
-            f"{_BANDS_OUT * plan.band_rows} slots a rank, a switch has {most} for each of "
-            f"{plan.num_ranks} ranks ({plan.geometry}): at most --band-rows {most // _BANDS_OUT}"
+            f"--band-rows {tempo.band_rows_of(plan)}: {tempo.BANDS_OUT} bands of it need "
+            f"{num_slots} slots a rank, a switch has {most} for each of {plan.num_ranks} ranks "
+            f"({plan.geometry}): at most --band-rows {most // tempo.BANDS_OUT}"
         )
-    return _BANDS_OUT * plan.band_rows
 
 
 def _segments(plan: Plan, hidden: int, sizes: Sizes) -> int:

@@ -93,7 +93,7 @@ def _layout(plan: Plan, mode: str, model: OlmoeForCausalLM, ticket: Ticket) -> L
         model,
         plan.num_ranks,
         mode=KINDS[mode],
-        band_rows=plan.band_rows,
+        band_rows=tempo.band_rows_of(plan),
         lane_bits=plan.lane_bits,
         rows_per_message=rows_per_message,
     )

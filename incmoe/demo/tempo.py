@@ -15,11 +15,35 @@ from incmoe.demo.plan import BMV2, Plan
 
 _PATIENT: Final = Timers(pull_after_s=2.0, pull_limit_s=4.0, probe_every_s=2.0, deadline_s=30.0)
 
+DEFAULT_BAND_ROWS: Final = 64
+BANDS_OUT: Final = 4  # the three in flight (docs/design.md), and one more
+
 # BMv2 moves about 8,000 packets a second on two quiet cores; here it shares them. What comes in
 # bursts it loses: its packet ring holds 32 frames of a port, its egress queue 64.
 BMV2_FRAMES_S: Final = 4000  # from all ranks
 BMV2_BURST_FRAMES: Final = 8  # of each rank
+BMV2_QUEUE_FRAMES: Final = 64  # that one egress port holds
+LEAST_SLOTS: Final = 3  # three bands of one row
 _BMV2_TIMERS: Final = Timers(pull_after_s=1.0, pull_limit_s=4.0, probe_every_s=2.0, deadline_s=30.0)
+
+
+def band_rows_of(plan: Plan) -> int | None:
+    """Rows of a band; None: a third of the window."""
+    if plan.band_rows is None and plan.switch != BMV2:
+        return DEFAULT_BAND_ROWS
+    return plan.band_rows
+
+
+def num_slots_of(plan: Plan, segments: int) -> int:
+    """The window: rows of `segments` packets that a rank may have out.
+
+    All ranks' rows, and its own sums, may stand in the queue of one port: BMv2 makes copies also
+    for ports where they end.
+    """
+    band_rows = band_rows_of(plan)
+    if band_rows is not None:
+        return BANDS_OUT * band_rows
+    return max(LEAST_SLOTS, BMV2_QUEUE_FRAMES // ((plan.num_ranks + 1) * segments))
 
 
 def timers_of(plan: Plan) -> Timers:
