@@ -30,6 +30,8 @@ def figures(outcome: Outcome) -> Iterator[Figure]:
     for mode, result in outcome.modes.items():
         for name, count in sorted(result.transport.items()):
             yield Figure(f"{name}_{mode}", count, "packets", None, "summed over the ranks")
+        lost = sum(result.losses.values())
+        yield Figure(f"lost_{mode}", lost, "frames", None, "at the switch's ports, both ways")
 
 
 def _traffic(outcome: Outcome, phase: str) -> Iterator[Figure]:
@@ -41,7 +43,7 @@ def _traffic(outcome: Outcome, phase: str) -> Iterator[Figure]:
     for mode, result in outcome.modes.items():
         measured = result.phases[phase]
         bound, name = outcome.bound(mode, phase), BOUNDS[mode]
-        counted = f"switch port counters, all headers, busiest rank and direction; {how}"
+        counted = f"busiest rank and direction, by {outcome.counted_by}; {how}"
         yield Figure(f"bytes_{mode}_{phase}", measured.busiest(), "bytes", None, counted)
         if bound:
             over = measured.busiest() / bound

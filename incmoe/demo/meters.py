@@ -13,6 +13,7 @@ from controller.drops import Drop
 from controller.switch import Switch
 from host_agent.wire import Op
 from incmoe.demo.network import DEVICE_ID
+from incmoe.demo.outcome import NOT_TAKEN_IN
 from incmoe.demo.port_meters import PortMeter
 from incmoe.demo.traffic import PortBytes
 
@@ -47,16 +48,19 @@ class Meters:
     port_meters: Sequence[PortMeter]
 
     def read(self) -> Reading:
-        """Asks the switch; raises ControllerError or DemoError when it does not answer."""
+        """Asks the switch; raises ControllerError or DemoError when it does not answer.
+
+        The ports come first: what they count later would seem lost.
+        """
+        found = [meter.read() for meter in self.port_meters]
         with Switch.connect(self.p4runtime, device_id=DEVICE_ID, writes=False) as switch:
             counters = switch.counters()
         ops, drops = (
             {name: count.packets for name, count in counters[table].items()}
             for table in (tables.OPS, tables.DROPS)
         )
-        found = [meter.read() for meter in self.port_meters]
         losses = total(loss for reading in found for loss in reading.losses)
-        losses["not_taken_in"] = found[0].frames_in - _taken_in(ops, drops)
+        losses[NOT_TAKEN_IN] = max(0, found[0].frames_in - _taken_in(ops, drops))
         return Reading(ops=ops, drops=drops, losses=losses, ports=found[0].ports)
 
 

@@ -14,8 +14,8 @@ from incmoe.demo.plan import BMV2, VETH, Plan
 PACKAGES: Final = {
     "ip": "package iproute2",
     "ethtool": "package ethtool",
-    "simple_switch_grpc": "package p4lang-bmv2 of p4lang's repository, "
-    "https://github.com/p4lang/behavioral-model#installing-bmv2",
+    "simple_switch_grpc": "package p4lang-bmv2, from p4lang: "
+    "https://github.com/p4lang/behavioral-model",
 }
 
 

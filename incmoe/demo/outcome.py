@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from incmoe.demo.generation import Match
-from incmoe.demo.plan import ROUTED, STATIC, Plan
+from incmoe.demo.plan import ROUTED, STATIC, VETH, Plan
 from incmoe.demo.traffic import Demand, PortBytes
 from incmoe.model import Shape
 
@@ -18,6 +18,9 @@ EXPLAINED_DROPS: Final = {
     "REPEATED": "already counted: the answer to a PULL met the first copy",
     "STALE_SEQ": "a late repeat of a row that was finished",
 }
+
+NOT_TAKEN_IN: Final = "not_taken_in"
+LOSSES: Final = {NOT_TAKEN_IN: "came to a port, and not to the program"}
 
 BOUNDS: Final = {STATIC: "N M", ROUTED: "(D+1) M"}
 
@@ -80,6 +83,14 @@ class Outcome:
     demand: Mapping[str, Demand]  # by phase
     modes: Mapping[str, ModeOutcome]
     sample: Sample
+
+    @property
+    def counted_by(self) -> str:
+        """Who counted the bytes of the ports, and what is in them."""
+        ports = (
+            "the kernel, at the switch's interfaces" if self.plan.links == VETH else "the switch"
+        )
+        return f"{ports}, all headers, band headers and repeats included"
 
     def bound(self, mode: str, phase: str) -> float:
         """Bytes that the rows alone need in this mode, on the mean rank, in either direction."""

@@ -7,43 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SMALL = ["--ranks", "2", "--prompts", "1", "--prompt-tokens", "12", "--new-tokens", "4"]
-PATIENCE_S = 120
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "incmoe", "demo", *arguments]
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments),
-        check=False,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-
-
-def children_of(parent: int) -> list[int]:
-    listed = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-    return [int(pid) for pid in listed.split()]
-
-
-def has_gone(pid: int) -> bool:
-    """Gone, or dead and only waiting to be reaped."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+from tests.demo.commands import ROOT, SMALL, children_of, command, has_gone, run
 
 
 def test_two_ranks_generate_what_one_process_does(tmp_path: Path) -> None:
@@ -54,6 +23,7 @@ def test_two_ranks_generate_what_one_process_does(tmp_path: Path) -> None:
     assert (figures["tokens_equal_static"], figures["tokens_equal_routed"]) == (1, 1)
     assert figures["max_logit_difference"] < 1e-3
     assert figures["bytes_routed_prefill"] > 0
+    assert (figures["lost_static"], figures["lost_routed"]) == (0, 0)
     assert "tokens equal the single process's, static and routed" in done.stdout
 
 

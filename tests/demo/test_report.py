@@ -14,7 +14,7 @@ from rich.console import Console
 from incmoe.demo import figures, report
 from incmoe.demo.generation import Match
 from incmoe.demo.outcome import ModeOutcome, Outcome, PhaseOutcome, Sample, StageTimes
-from incmoe.demo.plan import DECODE, PREFILL, ROUTED, STATIC, Plan
+from incmoe.demo.plan import BMV2, DECODE, PREFILL, ROUTED, STATIC, VETH, Plan
 from incmoe.demo.traffic import Demand, PortBytes
 from incmoe.model import Shape
 
@@ -75,14 +75,26 @@ def test_tokens_that_differ_are_a_failure() -> None:
     assert result.failures()[0] in shown(result)
 
 
-def test_narrow_lanes_may_differ() -> None:
-    result = outcome(routed=mode(equal=63))
-    assert replace(result, plan=replace(result.plan, lane_bits=16)).failures() == []
+def test_narrow_lanes_may_differ_and_the_verdict_says_so() -> None:
+    result = outcome(static=mode(), routed=mode(equal=63))
+    narrow = replace(result, plan=replace(result.plan, lane_bits=16))
+    assert narrow.failures() == []
+    verdict = "127 of 128 generated tokens equal the single process's, static and routed."
+    assert shown(narrow).splitlines()[-1] == verdict
 
 
 def test_unexplained_drops_are_a_failure_and_explained_ones_are_not() -> None:
     result = outcome(static=mode(WRONG_PORT=2, REPEATED=5))
     assert result.failures() == ["static: the switch dropped 2 packets for WRONG_PORT"]
+
+
+def test_the_report_says_which_switch_it_was_and_who_counted() -> None:
+    result = outcome()
+    over_veth = replace(result, plan=replace(result.plan, switch=BMV2, links=VETH))
+    assert "embedded switch, UDP over loopback" in shown(result)
+    assert "counted: by the switch, all headers" in shown(result)
+    assert "BMv2, veth links" in shown(over_veth)
+    assert "counted: by the kernel, at the switch's interfaces" in shown(over_veth)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -32,11 +33,12 @@ def test_a_plan_says_how_many_steps_and_rows_each_phase_has() -> None:
         ({"num_ranks": 65}, "--ranks 65: must be 2 to 64"),
         ({"band_rows": 0}, "--band-rows 0: must be at least 1"),
         ({"prompt_tokens": 1}, "--prompt-tokens 1: must be at least 2"),
+        ({"switch": "bmv2"}, "--links loopback: BMv2 has no UDP ports, only --links veth"),
     ],
 )
-def test_a_plan_that_cannot_be_is_refused(options: dict[str, int], message: str) -> None:
+def test_a_plan_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DemoError, match=message):
-        Plan(**options)  # type: ignore[arg-type]
+        Plan(**options)
 
 
 def test_every_rank_has_other_prompts_of_one_length() -> None:
