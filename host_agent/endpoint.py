@@ -65,10 +65,10 @@ class Endpoint:
     ) -> None:
         self.session = session
         self._wanted = wanted
-        self._core = Core(session, time.monotonic())
+        self._socket = RunSocket(bound or bound_socket("0.0.0.0"), session.switch)
+        self._core = Core(session, time.monotonic(), self._socket.receive_bytes)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._socket = RunSocket(bound or bound_socket("0.0.0.0"), session.switch)
         self._unsent: deque[Messages] = deque()
         self._closed = False
         self._stopping = False

@@ -81,6 +81,11 @@ class RunSocket:
         """Return the descriptor to wait on."""
         return self._socket.fileno()
 
+    @property
+    def receive_bytes(self) -> int:
+        """Bytes that may wait to be received. Of the kernel's figure a part is its own overhead."""
+        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) * 3 // 4
+
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()

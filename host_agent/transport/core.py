@@ -20,6 +20,7 @@ from host_agent.errors import ProtocolError, RankLost, RowsStuck, TransportError
 from host_agent.session import Session
 from host_agent.transport import bitmaps
 from host_agent.transport.counters import Counters
+from host_agent.transport.credit import Credit, limit_bytes
 from host_agent.transport.incoming import BandHeader
 from host_agent.transport.liveness import Failure, Liveness
 from host_agent.transport.member import Member
@@ -29,7 +30,7 @@ from host_agent.transport.owner import Owner
 from host_agent.transport.pacer import Pacer
 from host_agent.transport.pieces import Key
 from host_agent.transport.runs import Run, by_key
-from host_agent.wire import Headers, Op, Payloads, ranks_in
+from host_agent.wire import Headers, Op, Payloads, Status, ranks_in
 
 # Whose doing a message is that comes to this rank; `owner` of the others is this rank itself.
 _FROM_OWNER = (Op.DISPATCH, Op.PULL, Op.PROBE)
@@ -37,9 +38,12 @@ _FOR_OWNER = (Op.RESULT, Op.STATUS, Op.ECHO)
 
 
 class Core:
-    """One rank. Not thread safe, but for what says so."""
+    """One rank. Not thread safe, but for what says so.
 
-    def __init__(self, session: Session, now: float) -> None:
+    `receive_bytes`: what the socket of any rank can hold unread; None: enough.
+    """
+
+    def __init__(self, session: Session, now: float, receive_bytes: int | None = None) -> None:
         self.session = session
         self.counters = Counters()
         self.failure: Failure | None = None
@@ -49,6 +53,7 @@ class Core:
         self._member = Member(session, self.counters)
         self._liveness = Liveness(session, now)
         self._pacer = Pacer(session.pacing, now)
+        self._credit = Credit(session, limit_bytes(session, receive_bytes))
         self._bands_awaited: Counter[int] = Counter()  # callers waiting for a band, by owner
         self._echo_wanted = False
         self._echo_came = False
@@ -106,7 +111,7 @@ class Core:
     @property
     def is_idle(self) -> bool:
         """Whether everything this rank queued is summed and acknowledged."""
-        return not self._owner.bands and not self._member.has_backlog
+        return not (self._owner.bands or self._member.has_backlog or self._member.has_statuses)
 
     @property
     def all_said_farewell(self) -> bool:
@@ -149,14 +154,21 @@ class Core:
             case Op.PULL:
                 self._member.on_pull(owner, headers)
             case Op.PROBE:
-                self._member.on_probe(owner)
+                self._member.on_probe(owner, headers)
             case Op.RESULT:
                 self._owner.on_result(now, headers, payloads)
             case Op.STATUS:
-                self._owner.on_status(now, headers)
+                self._on_status(now, headers)
             case Op.ECHO:
                 self.echoes += len(headers)
                 self._echo_came = True
+
+    def _on_status(self, now: float, headers: Headers) -> None:
+        alive = headers["flags"] == Status.ALIVE
+        for answer in headers[alive]:
+            self._credit.on_answer(int(answer["ranks"]), int(answer["seq"]))
+        if not alive.all():
+            self._owner.on_status(now, headers[~alive])
 
     def fail(self, error: TransportError) -> None:
         """Nothing awaited will come; the first reason counts."""
@@ -169,16 +181,23 @@ class Core:
         """Return what to send now: a bounded burst, repairs first."""
         runs = self._watch(now)
         runs += self._member.statuses()
-        room = self._pacer.room(now)
+        room = min(self._pacer.room(now), self._credit.room(now))
+        if room > 0:
+            bulk = self._recover(now, room)
+            bulk += self._member.again(room)
+            bulk += self._fresh(now, room - sum(run.wire_bytes for run in bulk))
+            self._pacer.spend(sum(run.wire_bytes for run in bulk))
+            self._credit.spend(bulk)
+            runs += bulk + self._credit.mark(now)
+        self.counters.count_sent(runs)
+        return runs
+
+    def _recover(self, now: float, room: int) -> list[Run]:
         try:
-            runs += self._owner.recover(now, room)
+            return self._owner.recover(now, room)
         except RowsStuck as error:
             self.fail(error)
-        runs += self._member.again(room)
-        runs += self._fresh(now, room - sum(run.wire_bytes for run in runs))
-        self.counters.count_sent(runs)
-        self._pacer.spend(sum(run.wire_bytes for run in runs))
-        return runs
+            return []
 
     def _fresh(self, now: float, room: int) -> list[Run]:
         """Rows of mine and partial rows for others have half of the room each, if they want it."""
@@ -208,9 +227,12 @@ class Core:
 
     def deadline(self) -> float:
         """Return when to poll again; in the past if at once."""
-        soonest = min(self._liveness.deadline, self._owner.deadline())
-        waiting = self._owner.has_backlog or self._member.has_backlog or self._echo_wanted
-        return min(soonest, self._pacer.ready_at()) if waiting else soonest
+        if self._echo_wanted or self._member.has_statuses:
+            return -float("inf")
+        waits = self._owner.has_backlog or self._member.has_backlog
+        bulk = -float("inf") if waits else self._owner.deadline()
+        bulk = max(bulk, self._pacer.ready_at(), self._credit.ready_at())
+        return min(bulk, self._liveness.deadline)
 
     def take_progress(self) -> bool:
         """Return whether something a caller may wait for has come since the last call."""

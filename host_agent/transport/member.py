@@ -58,13 +58,15 @@ class Member:
         return self._sources.values()
 
     @property
+    def has_statuses(self) -> bool:
+        """Whether there is something to say to an owner."""
+        return bool(self._statuses)
+
+    @property
     def has_backlog(self) -> bool:
-        """Whether there is something to send right now."""
-        return (
-            bool(self._statuses)
-            or bool(self.contributions)
-            or any(source.ring.any_due for source in self._sources.values())
-        )
+        """Whether there is a contribution to send."""
+        again = any(source.ring.any_due for source in self._sources.values())
+        return again or bool(self.contributions)
 
     # What comes in.
 
@@ -177,9 +179,10 @@ class Member:
         self._counters.repeated_contributions += len(placed.slots)
         ring.give_again(placed.slots, placed.segments)
 
-    def on_probe(self, owner: int) -> None:
-        """Someone asks for a sign of life."""
-        self._statuses.append(self._status(1, flags=Status.ALIVE, owner=owner))
+    def on_probe(self, owner: int, headers: Headers) -> None:
+        """Someone asks for signs of life; each is answered with its own number."""
+        seq = headers["seq"]
+        self._statuses.append(self._status(len(seq), flags=Status.ALIVE, owner=owner, seq=seq))
 
     # What goes out.
 

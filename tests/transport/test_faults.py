@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host_agent.session import Timers
+from host_agent.session import Pacing, Timers
 from host_agent.wire import Op
 from tests.transport.fake_wire import FakeWire, Faults
 from tests.transport.sessions import session
@@ -35,6 +35,7 @@ shapes = st.fixed_dictionaries(
         "num_values": st.sampled_from([32, 100, 200]),
         "max_chunks": st.integers(1, 2),
         "first_number": st.sampled_from([0, (1 << 30) - 5]),
+        "pacing": st.sampled_from([Pacing(), Pacing(burst_bytes=500), Pacing(credit_bytes=1000)]),
     }
 )
 plans = st.builds(
