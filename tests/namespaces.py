@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,12 +111,11 @@ class Taps:
         """Put a frame on the wire of a port."""
         self.sockets[port].send(frame)
 
-    def take(self, *, quiet_s: float, limit_s: float = 5.0) -> dict[int, list[bytes]]:
-        """Collect frames of all ports until none came for `quiet_s`."""
+    def take(self, *, quiet_s: float, until: bytes | None = None) -> dict[int, list[bytes]]:
+        """Collect frames of all ports until none came for `quiet_s`, or until one in particular."""
         ports = {sock.fileno(): port for port, sock in self.sockets.items()}
         out: dict[int, list[bytes]] = {}
-        end = time.monotonic() + limit_s
-        while time.monotonic() < end:
+        while until is None or all(until not in frames for frames in out.values()):
             ready, _, _ = select.select(list(ports), [], [], quiet_s)
             if not ready:
                 break

@@ -56,6 +56,8 @@ class Switch:
         self.geometry = geometry
         self.control = control.Switch.connect(device.grpc, device_id=device.device_id, writes=True)
         self.control.load(p4src.program(geometry), how=control.Load.FORCE)
+        self._port: int | None = None  # where the last frames went in
+        self._taken: Output = {}
         self.max_chunks = self.control.pipeline.sizes().max_chunks
 
     def write(self, entries: Iterable[Entry]) -> None:
@@ -68,21 +70,37 @@ class Switch:
         self.write(job_entries(one_switch_job(self.geometry), "s1", share))
 
     def inject(self, port: int, frame: bytes) -> None:
-        """Put a frame on the wire of a port."""
+        """Put a frame on the wire of a port, after what was injected at other ports is through."""
+        if port != self._port:
+            self._settle()  # a switch reads its ports in no order
+        self._port = port
         self.device.inject(port, frame)
 
     def take_output(self) -> Output:
         """All frames that left since the last call, each port's in order."""
+        self._settle()
+        self._collect(self.device.take_output())  # what other egress threads had in hand
+        taken, self._taken = self._taken, {}
+        return taken
+
+    def _settle(self) -> None:
+        """Send a frame of our own through, behind everything else."""
+        if self._port is None:
+            return
+        self._port = None
         self.device.inject(NUM_PORTS, MARKER)
-        out: Output = {}
         end = time.monotonic() + 20
-        while time.monotonic() < end:
-            for port, frames in self.device.take_output().items():
-                out.setdefault(port, []).extend(frames)
-            if MARKER in out.get(NUM_PORTS, []):
-                break
-        rest = [frame for frame in out.pop(NUM_PORTS) if frame != MARKER]
-        return out | ({NUM_PORTS: rest} if rest else {})
+        while not self._collect(self.device.take_output(until=MARKER)):
+            assert time.monotonic() < end, "the switch does not forward any more"
+
+    def _collect(self, output: Output) -> bool:
+        """Keep what left; say whether our own frame was among it."""
+        seen = MARKER in output.get(NUM_PORTS, [])
+        for port, frames in output.items():
+            kept = [frame for frame in frames if frame != MARKER]
+            if kept:
+                self._taken.setdefault(port, []).extend(kept)
+        return seen
 
     def drops(self) -> dict[str, int]:
         """Packets dropped, by reason."""

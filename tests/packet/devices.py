@@ -30,8 +30,8 @@ class Device(Protocol):
 
     def inject(self, port: int, frame: bytes) -> None: ...
 
-    def take_output(self) -> Output:
-        """All frames that left since the last call, each port's in order."""
+    def take_output(self, until: bytes | None = None) -> Output:
+        """Frames that left since the last call, each port's in order; may end after `until`."""
         ...
 
     def close(self) -> None: ...
@@ -75,9 +75,9 @@ class Bmv2:
         """Put a frame on the wire of a port."""
         self.taps.send(port, frame)
 
-    def take_output(self) -> Output:
-        """All frames that left until 50 ms of silence."""
-        return self.taps.take(quiet_s=0.05)
+    def take_output(self, until: bytes | None = None) -> Output:
+        """All frames that left until 50 ms of silence, or until one in particular."""
+        return self.taps.take(quiet_s=0.05, until=until)
 
     def close(self) -> None:
         """End the process and take the namespace down."""
@@ -104,18 +104,14 @@ class Embedded:
         self.switch.start()
         assert self.switch.grpc_address is not None
         self.grpc = self.switch.grpc_address
-        self.taken: Output = {}
 
     def inject(self, port: int, frame: bytes) -> None:
-        """Put a frame on the wire of a port, and let it through: ports are read in no order."""
+        """Put a frame on the wire of a port."""
         self.switch.inject(port, frame)
-        for number, frames in self.switch.take_output().items():
-            self.taken.setdefault(number, []).extend(frames)
 
-    def take_output(self) -> Output:
+    def take_output(self, until: bytes | None = None) -> Output:
         """All frames that left since the last call."""
-        taken, self.taken = self.taken, {}
-        return taken
+        return self.switch.take_output()
 
     def close(self) -> None:
         """Stop the switch."""
