@@ -82,4 +82,4 @@ def _frame(data: bytes) -> bytes:
 def _checksum(header: bytes) -> int:
     total = sum(struct.unpack(f"!{len(header) // 2}H", header))
     total = (total & 0xFFFF) + (total >> 16)
-    return ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    return 0xFFFF ^ int((total & 0xFFFF) + (total >> 16))

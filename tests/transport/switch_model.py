@@ -74,7 +74,7 @@ class Message:
         if len(data) < HEADER_BYTES:
             raise Dropped(Drop.TRUNCATED)
         fields: Any = np.frombuffer(data[:HEADER_BYTES], HEADER)[0]
-        return Message(*(int(value) for value in fields), payload=data[HEADER_BYTES:])
+        return Message(*map(int, fields.item()), data[HEADER_BYTES:])  # type: ignore[call-arg]
 
     def encode(self) -> bytes:
         """Return the datagram."""

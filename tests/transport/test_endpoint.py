@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from host_agent.endpoint import Endpoint
+from host_agent.endpoint import Endpoint, OutgoingBand
 from host_agent.errors import (
     EndpointClosed,
     ProtocolError,
@@ -84,7 +84,7 @@ def test_a_loss_free_network_repeats_nothing(shape: dict[str, Any]) -> None:
 
 
 def test_losses_are_repaired() -> None:
-    shape = {
+    shape: dict[str, Any] = {
         "num_slots": 16,
         "timers": replace(QUICK, deadline_s=10.0, linger_s=2.0),
         "max_chunks": 4,
@@ -178,7 +178,7 @@ def test_a_header_that_disagrees_with_the_members_is_an_error() -> None:
         members = np.array([2, 2], np.uint64)
         lie = np.array([0, 2], np.uint64).tobytes()
         exponents = np.zeros(2, np.int8)
-        ends[0].send_band(workload.OutgoingBand(0, 0, lie, rows, members, exponents))
+        ends[0].send_band(OutgoingBand(0, 0, lie, rows, members, exponents))
         with pytest.raises(ProtocolError, match="rank 0 sent row"):
             ends[1].receive_band(0, 0, 0)
         for end in ends:

@@ -73,7 +73,7 @@ ranks = st.integers(0, 15) | st.integers(0, (1 << 64) - 1)
 messages = st.fixed_dictionaries(
     {
         "version": st.sampled_from([1] * 20 + [0, 2]),
-        "op": st.sampled_from([*Op] * 5 + [0, 8, 255]),  # type: ignore[list-item]
+        "op": st.sampled_from([*Op] * 5 + [0, 8, 255]),
         "flags": st.integers(0, 255),
         "exponent": st.integers(-128, 127),
         "job": st.sampled_from([3] * 20 + [4]),

@@ -87,8 +87,8 @@ class Worker:
         for band in self.bands:
             self.core.send_band(band)
         for owner in ranks_in(session.everyone_else):
-            for band in range(self.plan.num_bands):
-                self._gathering[owner, band] = _Gathering()
+            for number in range(self.plan.num_bands):
+                self._gathering[owner, number] = _Gathering()
                 self.core.await_bands(owner, 1)
 
     @property
