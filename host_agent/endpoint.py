@@ -149,7 +149,7 @@ class Endpoint:
             self._core.contribute(owner, numbers)
         self._wake()
 
-    def wait_sums(self, call: int, band: int) -> NDArray[np.float32]:
+    def wait_sums(self, call: int, band: int) -> NDArray[np.float64]:
         """Wait for the sums [n, num_values] of a band of mine; once per band."""
         with self._changed:
             summed = self._await(lambda: self._core.take_summed((call, band)))

@@ -130,8 +130,7 @@ class Dispatch:
         own_NH = self._own.pop(band)
         values = self.group.fabric.wait_sums(self.call, band)
         remote_NH = self.group.geometry.unpack_values(values, len(own_NH))
-        # Rounded once if the sums came in float64, else twice.
-        return torch.from_numpy((remote_NH.astype(np.float64) + own_NH).astype(np.float32))
+        return torch.from_numpy((remote_NH + own_NH).astype(np.float32))  # rounded once
 
     def combine(self) -> Tensor:
         """Wait for all bands of this rank, all units being given; return sums [T, H] float32."""

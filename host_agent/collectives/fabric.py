@@ -30,7 +30,7 @@ class Fabric(Protocol):
     ) -> None:
         """Give this rank's partial rows for rows of `owner`."""
 
-    def wait_sums(self, call: int, band: int) -> NDArray[np.floating]:
+    def wait_sums(self, call: int, band: int) -> NDArray[np.float64]:
         """Wait for the sums of what the others gave for a band of this rank; zeros where none."""
 
     def stats(self) -> dict[str, int]:

@@ -91,10 +91,10 @@ class Outgoing:
         self.flags[index] = flags
         self.remaining -= len(numbers)
 
-    def sums(self) -> NDArray[np.float32]:
+    def sums(self) -> NDArray[np.float64]:
         """Return the sums [n, num_values] of a band of which none remains."""
         row = self._session.row
-        out = np.zeros((len(self.members), row.num_values), np.float32)
+        out = np.zeros((len(self.members), row.num_values), np.float64)
         sent = np.flatnonzero(self.members)
         if not len(sent):
             return out

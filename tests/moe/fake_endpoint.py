@@ -48,7 +48,7 @@ class _Band:
 
     def sums(self) -> tuple[np.ndarray, int]:
         """The sums, and how many rows were repeated at another exponent."""
-        out = np.zeros(self.values.shape[1:], np.float32)  # as the endpoint's
+        out = np.zeros(self.values.shape[1:], np.float64)  # as the endpoint's
         exponents = np.array(self.band.exponents, np.int64)
         flags = np.zeros(len(out), np.uint8)
         rows, repeats = np.flatnonzero(self.expected.any(axis=0)), 0
