@@ -74,7 +74,9 @@ class Message:
         if len(data) < HEADER_BYTES:
             raise Dropped(Drop.TRUNCATED)
         fields: Any = np.frombuffer(data[:HEADER_BYTES], HEADER)[0]
-        return Message(*map(int, fields.item()), data[HEADER_BYTES:])  # type: ignore[call-arg]
+        names = (name for name, _ in wire.FIELDS)
+        values: dict[str, Any] = dict(zip(names, fields.item(), strict=True))
+        return Message(**values, payload=data[HEADER_BYTES:])
 
     def encode(self) -> bytes:
         """Return the datagram."""

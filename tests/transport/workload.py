@@ -76,7 +76,7 @@ class Worker:
 
     core: Core
     plan: Plan
-    sums: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    sums: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     _gathering: dict[tuple[int, int], _Gathering] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -141,7 +141,7 @@ class Stuck(AssertionError):  # noqa: N818
 
 def run(
     fake: FakeWire, plan: Plan, *, limit_s: float = 600.0
-) -> list[dict[int, NDArray[np.float32]]]:
+) -> list[dict[int, NDArray[np.float64]]]:
     """Run a plan on all ranks to its end; return the sums of each rank by band.
 
     Raises a rank's failure, the first one, and Stuck after `limit_s` of virtual time.
