@@ -45,7 +45,7 @@ control Deliver(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     }
 
     apply {
-        if (hdr.inc.isValid() && !meta.plain) {
+        if (hdr.inc.isValid()) {
             switch (ports.apply().action_run) {
                 to_rank: {
                     if (hdr.inc.op == Op.PULL) {
@@ -56,7 +56,7 @@ control Deliver(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             }
         }
         if (meta.copied && (std.egress_port == std.ingress_port
-                            || !meta.plain && behind & meta.receivers == 0)) {
+                            || hdr.inc.isValid() && behind & meta.receivers == 0)) {
             pruned.count((bit<32>)std.egress_port);
             prune();
         }

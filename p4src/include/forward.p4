@@ -31,7 +31,6 @@ control Forward(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     }
 
     apply {
-        meta.plain = true;
         switch (macs.apply().action_run) {
             route: {
                 if (!hdr.ipv4.isValid()) {

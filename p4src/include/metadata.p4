@@ -20,7 +20,6 @@ enum bit<2> Sum {
 struct metadata_t {
     Drop     drop;
     bit<8>   left;        // chunks still to parse
-    bool     plain;       // not ours: Forward
     // Admit
     bit<16>  group;       // the job's multicast group
     ranks_t  behind;      // ranks behind the ingress port
