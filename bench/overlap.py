@@ -19,11 +19,14 @@ Legend: T tokens of a rank, H hidden, K experts per token, E experts, I intermed
 from __future__ import annotations
 
 import argparse
-import threading
+import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import median
 
@@ -34,9 +37,9 @@ from torch import Tensor
 from host_agent.bands import Kind, Placement
 from host_agent.collectives import Geometry, Group, Layout, Routing, Unit
 from host_agent.moe import InNetworkMoE, LocalExperts, Stages
-from host_agent.session import Pacing
+from host_agent.session import Pacing, Timers
 from incmoe.figures import Figure, write_figures
-from incmoe.loopback import Loopback, on_all
+from incmoe.loopback import Loopback, Seat, on_all
 
 HIDDEN, NUM_EXPERTS, TOP_K, NUM_RANKS = 2048, 64, 8, 4
 PLACEMENT = Placement.even(NUM_EXPERTS, NUM_RANKS)
@@ -80,6 +83,14 @@ class Rank:
         exponents = row_scale.exponents(self.x_TH, ids_TK, weights_TK, self.group.rank)
         return Routing(Kind.ROUTED, ids_TK, weights_TK, exponents)
 
+    def communicate(self) -> None:
+        """The pipeline, with what the experts gave taken from memory."""
+        self.pipeline(self.recall)
+
+    def do_both(self) -> None:
+        """The pipeline as it is."""
+        self.pipeline(self.compute)
+
     def pipeline(self, compute: Callable[[Unit], Tensor]) -> None:
         """Run the layer once."""
         self.stages.run(self.group.dispatch(self.x_TH, self.routing), compute)
@@ -105,26 +116,53 @@ class Rank:
             self.compute(unit)
 
 
-class Clock:
-    """Times what all ranks do from a common start to the last one's end."""
+class Remote:
+    """A rank in a process of its own, which does what it is told when all are ready."""
 
-    def __init__(self, num_ranks: int) -> None:
-        self._together = threading.Barrier(num_ranks + 1)
+    def __init__(self, seat: Seat, plan: Plan, together: Barrier) -> None:
+        self._told, theirs = multiprocessing.Pipe()
+        arguments = (seat, plan, together, theirs)
+        self._process = get_context("spawn").Process(target=serve, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+        self.wait()
 
-    def seconds(self, ranks: Sequence[Rank], body: Callable[[Rank], object]) -> float:
-        """Run `body` at all ranks."""
-        threads = [threading.Thread(target=self._run, args=(body, rank)) for rank in ranks]
-        for thread in threads:
-            thread.start()
-        self._together.wait()
-        start_s = time.perf_counter()
-        for thread in threads:
-            thread.join()
-        return time.perf_counter() - start_s
+    def start(self, name: str) -> None:
+        """Have it run a method of Rank."""
+        self._told.send(name)
 
-    def _run(self, body: Callable[[Rank], object], rank: Rank) -> None:
-        self._together.wait()
-        body(rank)
+    def wait(self) -> tuple[float, float]:
+        """Wait for the end; return when it started and ended, by the clock all processes share."""
+        started_s, ended_s = self._told.recv()
+        return started_s, ended_s
+
+    def end(self) -> None:
+        """Have it leave."""
+        self._told.send("")
+        self._process.join()
+
+
+def serve(seat: Seat, plan: Plan, together: Barrier, parent: Connection) -> None:
+    """Be a rank until told to leave."""
+    torch.set_num_threads(1)
+    group = seat.take()
+    rank = Rank(group, plan)
+    parent.send((0.0, 0.0))
+    while name := parent.recv():
+        together.wait()
+        started_s = time.monotonic()
+        getattr(rank, name)()
+        parent.send((started_s, time.monotonic()))
+    group.close()
+    rank.stages.close()
+
+
+def seconds(ranks: Sequence[Remote], name: str) -> float:
+    """Run a method of Rank at all ranks; return the time from the first start to the last end."""
+    for rank in ranks:
+        rank.start(name)
+    spans = [rank.wait() for rank in ranks]
+    return max(ended for _, ended in spans) - min(started for started, _ in spans)
 
 
 @dataclass(frozen=True)
@@ -143,28 +181,24 @@ class Times:
         return min(max(hidden_s / shorter_s, 0.0), 1.0)
 
 
-def measure(ranks: Sequence[Rank], rounds: int) -> Times:
+def measure(ranks: Sequence[Remote], rounds: int) -> Times:
     """Take the three times in turn."""
-    clock = Clock(len(ranks))
-    taken: dict[str, list[float]] = {"communication": [], "computation": [], "both": []}
-    for _ in range(rounds):
-        recalled = clock.seconds(ranks, lambda rank: rank.pipeline(rank.recall))
-        taken["communication"].append(recalled)
-        taken["computation"].append(clock.seconds(ranks, Rank.compute_alone))
-        taken["both"].append(clock.seconds(ranks, lambda rank: rank.pipeline(rank.compute)))
-    return Times(*(median(times) for times in taken.values()))
+    names = ("communicate", "compute_alone", "do_both")
+    taken = [[seconds(ranks, name) for name in names] for _ in range(rounds)]
+    return Times(*(median(times) for times in zip(*taken, strict=True)))
 
 
 def figures(plan: Plan) -> Iterator[Figure]:
     """Measure."""
     layout = Layout(PLACEMENT, Geometry(HIDDEN), Kind.ROUTED, band_rows=plan.band_rows)
     pacing = Pacing(burst_bytes=64 * 1024, rate_bytes_s=plan.rate_bytes_s)
-    job = Loopback(layout, num_slots=6 * plan.band_rows, pacing=pacing)
-    with job.open() as running:
-        ranks = on_all(running.groups, partial(Rank, plan=plan))
+    timers = Timers(pull_after_s=2.0, pull_limit_s=4.0, deadline_s=60.0)
+    job = Loopback(layout, num_slots=6 * plan.band_rows, timers=timers, pacing=pacing)
+    with job.seats() as (_, seats):
+        together = get_context("spawn").Barrier(len(seats))
+        ranks = on_all(seats, partial(Remote, plan=plan, together=together))
         times = measure(ranks, plan.rounds)
-        for rank in ranks:
-            rank.stages.close()
+        on_all(ranks, Remote.end)
     longest_s = max(times.communication_s, times.computation_s)
     setting = (
         f"{NUM_RANKS} ranks x {plan.num_tokens} tokens in {plan.num_bands} bands, hidden {HIDDEN}, "
@@ -185,7 +219,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--tokens", type=int, default=512, help="of each rank (default: 512)")
     parser.add_argument("--band-rows", type=int, default=32, help="tokens of a band (default: 32)")
-    parser.add_argument("--intermediate", type=int, default=128, help="of an expert (default: 128)")
+    parser.add_argument("--intermediate", type=int, default=384, help="of an expert (default: 384)")
     parser.add_argument("--rate", type=float, default=5, help="MB/s of a rank (default: 5)")
     parser.add_argument("--rounds", type=int, default=3, help="how often (default: 3)")
     arguments = parser.parse_args()

@@ -35,7 +35,22 @@ from softswitch.switch import Switch, SwitchConfig
 
 HOST: Final = "127.0.0.1"
 SWITCH: Final = "s1"
+R = TypeVar("R")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What a rank needs to take part; can be sent to a process started by multiprocessing."""
+
+    session: Session
+    layout: Layout
+    bound: socket.socket
+
+    def take(self) -> Group:
+        """Become the rank."""
+        wanted = self.layout.wanted(self.session.rank)
+        return Group(Endpoint(self.session, wanted, bound=self.bound), self.layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +79,10 @@ class Running:
         }
 
 
-def on_all(groups: Sequence[Group], body: Callable[[Group], T]) -> list[T]:
-    """Run `body` at every rank, each in a thread of its own; return what each returned."""
-    with ThreadPoolExecutor(len(groups)) as pool:
-        return list(pool.map(body, groups))
+def on_all(ranks: Sequence[R], body: Callable[[R], T]) -> list[T]:
+    """Run `body` on all ranks at once, each in a thread; return what each returned."""
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        return list(pool.map(body, ranks))
 
 
 def max_chunks(geometry: str) -> int:
@@ -100,18 +115,29 @@ class Loopback:
     @contextmanager
     def open(self) -> Iterator[Running]:
         """Start the switch, install the job, and give every rank its group."""
+        with self.seats() as (switch, seats), ExitStack() as stack:
+            groups = [seat.take() for seat in seats]
+            stack.callback(on_all, groups, Group.close)
+            yield Running(switch, groups)
+
+    @contextmanager
+    def seats(self) -> Iterator[tuple[Switch, list[Seat]]]:
+        """Start the switch and install the job; the caller makes the ranks."""
         with ExitStack() as stack:
             sockets = [bound_socket(HOST) for _ in range(self.num_ranks)]
             prefix = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
             switch = stack.enter_context(self._switch(prefix))
             job = self._job(prefix, switch, [bound.getsockname()[1] for bound in sockets])
             installed = Deployer().install(job, renew=True)
-            groups = [
-                self._group(self._session(rank, prefix, installed.share, installed.max_chunks), one)
-                for rank, one in enumerate(sockets)
-            ]
-            stack.callback(on_all, groups, Group.close)
-            yield Running(switch, groups)
+            share, most = installed.share, installed.max_chunks
+            sessions = [self._session(rank, prefix, share, most) for rank in range(len(sockets))]
+            yield (
+                switch,
+                [
+                    Seat(session, self.layout, bound)
+                    for session, bound in zip(sessions, sockets, strict=True)
+                ],
+            )
 
     def _switch(self, prefix: str) -> Switch:
         built = p4src.program(self.geometry)
@@ -165,7 +191,3 @@ class Loopback:
             timers=self.timers,
             pacing=self.pacing,
         )
-
-    def _group(self, session: Session, bound: socket.socket) -> Group:
-        wanted = self.layout.wanted(session.rank)
-        return Group(Endpoint(session, wanted, bound=bound), self.layout)
