@@ -22,10 +22,14 @@ from typing import Final, Self, TypeVar, get_type_hints
 
 import grpc
 
+from host_agent.session import Pacing, RowFormat, Session, Timers
+
 SERVICE: Final = "incmoe.Rendezvous"
 # A restarted controller must see its ranks before it takes them for lost.
 CHANNEL_OPTIONS: Final = (("grpc.max_reconnect_backoff_ms", 2_000),)
 CONTROLLER_GONE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+DEFAULT_TIMERS: Final = Timers()
+DEFAULT_PACING: Final = Pacing()
 REACH_S: Final = 10.0  # how long a controller may take to accept a connection
 
 
@@ -68,6 +72,29 @@ class Ticket(Message):
     def switch(self) -> tuple[str, int]:
         """The switch's address as a socket takes it."""
         return self.switch_host, self.switch_port
+
+    def session(
+        self,
+        rank: int,
+        row: RowFormat,
+        *,
+        timers: Timers = DEFAULT_TIMERS,
+        pacing: Pacing = DEFAULT_PACING,
+    ) -> Session:
+        """Return the session of a rank that got this ticket; raises SessionError."""
+        return Session(
+            job=self.job,
+            generation=self.generation,
+            rank=rank,
+            world_size=len(self.ranks),
+            num_slots=self.num_slots,
+            max_chunks=self.max_chunks,
+            switch=self.switch,
+            row=row,
+            timers=timers,
+            pacing=pacing,
+            max_segments=self.segments,
+        )
 
 
 @dataclass(frozen=True, slots=True)

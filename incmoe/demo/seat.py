@@ -101,16 +101,9 @@ def _layout(plan: Plan, mode: str, model: OlmoeForCausalLM, ticket: Ticket) -> L
 
 def _session(place: Place, ticket: Ticket, layout: Layout) -> Session:
     row = layout.geometry.row
-    return Session(
-        job=ticket.job,
-        generation=ticket.generation,
-        rank=place.rank,
-        world_size=place.plan.num_ranks,
-        num_slots=ticket.num_slots,
-        max_chunks=ticket.max_chunks,
-        switch=ticket.switch,
-        row=row,
-        max_segments=ticket.segments,
+    return ticket.session(
+        place.rank,
+        row,
         timers=tempo.timers_of(place.plan),
         pacing=tempo.pacing_of(place.plan, row.sum_chunks, ticket.max_chunks),
     )

@@ -17,8 +17,8 @@ from host_agent.collectives import Geometry, Group, Layout
 from host_agent.endpoint import Endpoint
 from host_agent.errors import AgentError
 from host_agent.moe import InNetworkMoE, LocalExperts, Stages
-from host_agent.rendezvous import Join, RendezvousError, Ticket, join
-from host_agent.session import Session, Timers
+from host_agent.rendezvous import Join, RendezvousError, join
+from host_agent.session import Timers
 from host_agent.sockets import bound_socket
 
 HIDDEN, EXPERTS, TOP_K, INTERMEDIATE, TOKENS = 64, 8, 2, 16, 24
@@ -30,22 +30,6 @@ def say(line: str) -> None:
     """Tell the test."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def session_of(ticket: Ticket, rank: int, layout: Layout) -> Session:
-    """The session of a ticket."""
-    return Session(
-        job=ticket.job,
-        generation=ticket.generation,
-        rank=rank,
-        world_size=len(ticket.ranks),
-        num_slots=ticket.num_slots,
-        max_chunks=ticket.max_chunks,
-        switch=ticket.switch,
-        row=layout.geometry.row,
-        max_segments=ticket.segments,
-        timers=TIMERS,
-    )
 
 
 def work(group: Group) -> None:
@@ -78,7 +62,7 @@ def main(rendezvous: str, job: str, rank: int, world_size: int) -> int:
     request = Join(job, rank, world_size, host, port, "mtu1500", {"hidden": HIDDEN})
     try:
         with join(rendezvous, request) as membership:
-            session = session_of(membership.ticket, rank, layout)
+            session = membership.ticket.session(rank, layout.geometry.row, timers=TIMERS)
             with Endpoint(session, layout.wanted(rank), bound=bound) as endpoint:
                 work(Group(endpoint, layout))
     except RendezvousError as error:
