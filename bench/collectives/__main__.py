@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m bench.collectives`: the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from bench.collectives.figures import figures, table
+from bench.collectives.plan import ROUTINGS, SCHEMES, Plan
+from bench.collectives.run import run
+from incmoe.demo.errors import DemoError
+from incmoe.demo.plan import SWITCHES
+from incmoe.figures import write_figures
+from p4src import GEOMETRIES
+
+_UNITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+
+
+def main() -> int:
+    """Measure, print, write."""
+    arguments = _parser().parse_args()
+    try:
+        outcome = run(_plan(arguments), lambda line: print(line, file=sys.stderr, flush=True))
+    except DemoError as error:
+        print(f"bench.collectives: {error}\n{getattr(error, 'log_tail', '')}", file=sys.stderr)
+        return 2
+    found = list(figures(outcome))
+    print(table(outcome, found))
+    if arguments.json:
+        write_figures(arguments.json, found)
+    if arguments.plots:
+        from bench.collectives.plots import draw
+
+        draw(outcome, arguments.plots)
+    return 0
+
+
+def _rate(text: str) -> int:
+    number = text.lower().rstrip("bgikmt")
+    unit = text.lower()[len(number) :]
+    if unit not in _UNITS:
+        raise argparse.ArgumentTypeError(f"{text}: a number with one of {', '.join(_UNITS)}")
+    return int(float(number) * _UNITS[unit])
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    return Plan(
+        num_ranks=arguments.ranks,
+        rate_bits_s=arguments.rate,
+        geometry=arguments.geometry,
+        switch=arguments.switch,
+        tokens=arguments.tokens,
+        band_rows=arguments.band_rows,
+        num_slots=arguments.window,
+        rounds=arguments.rounds,
+        routing=arguments.routing,
+        schemes=tuple(arguments.schemes.split(",")),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.collectives", description=__doc__)
+    add, says = parser.add_argument, "(default: %(default)s)"
+    add("--ranks", type=int, default=4, metavar="N", help=f"ranks {says}")
+    add("--rate", type=_rate, default="100mbit", help=f"of each link, each way {says}")
+    add("--geometry", choices=GEOMETRIES, default="mtu9000", help=f"build and MTU {says}")
+    add("--switch", choices=SWITCHES, default=Plan().switch, help=says)
+    add("--tokens", type=int, default=512, help=f"of each rank {says}")
+    add("--band-rows", type=int, default=8, help=f"tokens of a band {says}")
+    add("--window", type=int, default=128, help=f"rows that a rank may have out {says}")
+    add("--rounds", type=int, default=5, help=f"measured runs of each scheme {says}")
+    add("--routing", choices=ROUTINGS, default=Plan().routing, help=says)
+    add("--schemes", default=",".join(SCHEMES), help=f"which, in this order {says}")
+    add("--json", type=Path, metavar="FILE", help="write the figures here")
+    add("--plots", type=Path, metavar="DIR", help="draw here")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples to named figures and a table, held against the byte model; measures nothing.
+
+Bytes on a link's busiest direction, and so the time times the rate:
+
+    ring 2(N-1) M     static N M     routed (D+1) M     all-to-all 2 D M
+
+M: bytes of one rank's rows. D: mean number of other ranks that a row needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from bench.collectives.plan import ALL_TO_ALL, GLOO, RING, ROUTED, STATIC
+from bench.collectives.run import Outcome, Sample
+from incmoe.demo.plan import BMV2
+from incmoe.figures import Figure
+
+SLACK = 1.05  # of a ratio of times over the ratio of their bounds
+RING_SLACK = 1.10  # of the ring's time over its own bound
+BYTES_SLACK = 1.03
+
+
+def model_bytes(outcome: Outcome, scheme: str) -> float:
+    """Return the bytes of payload on a link's direction, the mean over ranks."""
+    num, own, fanout = outcome.plan.num_ranks, outcome.plan.own_bytes, outcome.routes.fanout
+    factors = {
+        RING: 2.0 * (num - 1),
+        STATIC: float(num),
+        ROUTED: fanout + 1,
+        ALL_TO_ALL: 2 * fanout,
+        GLOO: 2.0 * (num - 1),
+    }
+    return factors[scheme] * own
+
+
+def busiest_bytes(outcome: Outcome, scheme: str) -> float:
+    """Return the bytes of payload on the busiest direction of the busiest rank."""
+    if scheme not in (ROUTED, ALL_TO_ALL):
+        return model_bytes(outcome, scheme)
+    copies, row_bytes = outcome.routes.copies, outcome.plan.row_bytes
+    others = copies.sum(axis=0)  # rows of others that need a rank
+    mine = outcome.routes.own_sent() if scheme == ROUTED else copies.sum(axis=1)
+    return float((others + mine).max() * row_bytes)
+
+
+def of(outcome: Outcome, scheme: str) -> list[Sample]:
+    """Return the samples of a scheme, in order."""
+    return [sample for sample in outcome.samples if sample.scheme == scheme]
+
+
+def figures(outcome: Outcome) -> Iterator[Figure]:
+    """Everything that was measured, by name."""
+    yield from _ratios(outcome)
+    for scheme in outcome.plan.schemes:
+        yield from _of_scheme(outcome, scheme)
+    lost = sum(one.lost for sample in outcome.samples for one in sample.moved)
+    lost += outcome.shapers_dropped
+    yield Figure("frames_lost", lost, "frames", 0, "by all links and shapers, all schemes")
+    again = sum(n for name, n in outcome.counts.items() if name.startswith("repeated_"))
+    again += outcome.counts["pulls"]
+    yield Figure("repairs", again, "messages", 0, "pulls and repeats of all ranks' transports")
+
+
+def _ratios(outcome: Outcome) -> Iterator[Figure]:
+    pairs = [
+        ("static_over_ring", STATIC, RING),
+        ("routed_over_ring", ROUTED, RING),
+        ("routed_over_alltoall", ROUTED, ALL_TO_ALL),
+        ("gloo_over_ring", GLOO, RING),
+    ]
+    for name, above, below in pairs:
+        if above in outcome.plan.schemes and below in outcome.plan.schemes:
+            bound = model_bytes(outcome, above) / model_bytes(outcome, below)
+            limit = None if above == GLOO else SLACK * bound
+            yield _ratio(outcome, name, (above, below), limit)
+
+
+def _ratio(outcome: Outcome, name: str, pair: tuple[str, str], limit: float | None) -> Figure:
+    above, below = (of(outcome, scheme) for scheme in pair)
+    ratios = [a.seconds / b.seconds for a, b in zip(above, below, strict=True)]
+    how = f"time of {pair[0]} over {pair[1]}, {_spread(ratios)}; {setting(outcome)}"
+    return Figure(_name(outcome, name), median(ratios), "ratio", limit, how)
+
+
+def _name(outcome: Outcome, name: str) -> str:
+    suffix = "_bmv2" if outcome.plan.switch == BMV2 else ""
+    return f"{name}_n{outcome.plan.num_ranks}{suffix}"
+
+
+def _of_scheme(outcome: Outcome, scheme: str) -> Iterator[Figure]:
+    samples, plan = of(outcome, scheme), outcome.plan
+    seconds = [sample.seconds for sample in samples]
+    own = _spread(seconds)
+    yield Figure(_name(outcome, f"{scheme}_s"), median(seconds), "s", None, own)
+    bound_s = busiest_bytes(outcome, scheme) / plan.rate_bytes_s
+    limit = RING_SLACK if scheme == RING else None
+    over = [each / bound_s for each in seconds]
+    how = f"time over payload bytes of the busiest direction / rate; {_spread(over)}"
+    yield Figure(_name(outcome, f"{scheme}_over_bound"), median(over), "ratio", limit, how)
+    ratios = [sample.worst_bytes / busiest_bytes(outcome, scheme) for sample in samples]
+    limit = BYTES_SLACK if scheme in (STATIC, ROUTED) else None
+    how = "kernel counters of the busiest direction of any rank, over its payload bytes"
+    yield Figure(_name(outcome, f"{scheme}_bytes_over_model"), median(ratios), "ratio", limit, how)
+    use = [sample.worst_bytes / plan.rate_bytes_s / sample.seconds for sample in samples]
+    how = "bytes of the busiest direction over rate x time"
+    yield Figure(_name(outcome, f"{scheme}_link_utilisation"), median(use), "1", None, how)
+    cpu = [sample.cpu_s / sample.seconds / outcome.num_cores for sample in samples]
+    how = f"of {outcome.num_cores} cores, used by the switch and all ranks"
+    yield Figure(_name(outcome, f"{scheme}_cpu_share"), median(cpu), "1", None, how)
+    busy = [sample.busy_s / sample.seconds / outcome.num_cores for sample in samples]
+    how = f"of {outcome.num_cores} cores, used by anything on the machine"
+    yield Figure(_name(outcome, f"{scheme}_machine_share"), median(busy), "1", None, how)
+
+
+def _spread(values: list[float]) -> str:
+    return f"median of {len(values)}, {min(values):.3f} to {max(values):.3f}"
+
+
+def setting(outcome: Outcome) -> str:
+    """Return what was measured, in words."""
+    plan = outcome.plan
+    return (
+        f"N={plan.num_ranks}, {plan.tokens} float32 rows of hidden {plan.hidden} a rank, "
+        f"{plan.rate_bits_s / 1e6:g} Mbit/s links, {plan.geometry}, {plan.switch} switch, bands of "
+        f"{plan.band_rows} rows, window {plan.num_slots}, {plan.routing} routing, "
+        f"D={outcome.routes.fanout:.3f}"
+    )
+
+
+def table(outcome: Outcome, found: list[Figure]) -> str:
+    """Return all figures as text."""
+    lines = [setting(outcome)]
+    for one in found:
+        limit = "" if one.limit is None else f"limit {one.limit:.3f}"
+        lines.append(f"{one.name:36} {one.value:9.4f} {one.unit:6} {limit:12} {one.how[:90]}")
+    return "\n".join(lines)

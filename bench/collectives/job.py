@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job of a run: what the switch is to hold, and each rank's session in it; moves no row."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.collectives.plan import VALUE_BYTES, Plan
+from controller.address import Endpoint, parse_ip, parse_mac, rank_mac
+from controller.deploy import Deployer
+from controller.job import Forwarding, Job, PortRef, Rank, Switch
+from controller.pipeline import Pipeline, read_p4info
+from host_agent.session import Pacing, RowFormat, Session, Timers
+from host_agent.wire import CHUNK_BYTES, INC_UDP_PORT
+from incmoe.demo.network import DEVICE_ID, Links, Network
+from p4src import program
+
+UDP_PORT: Final = 17711  # of every rank, each in its own namespace
+_SWITCH: Final = "s1"
+_FILE: Final = "share.json"
+# A full window waits in the shapers' queues for a second or two: nothing is late before that.
+TIMERS: Final = Timers(pull_after_s=5.0, pull_limit_s=10.0, probe_every_s=5.0, deadline_s=60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What the switch gave the job."""
+
+    job: int
+    generation: int
+    max_chunks: int
+    segments: int
+
+    def write(self, folder: Path) -> None:
+        """For the ranks."""
+        (folder / _FILE).write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, folder: Path) -> Share:
+        """What `write` wrote."""
+        return cls(**json.loads((folder / _FILE).read_text()))
+
+
+def install(plan: Plan, network: Network) -> Share:
+    """Give the switch the job and the ranks' MAC addresses; raises ControllerError."""
+    sizes = Pipeline(read_p4info(program(plan.geometry).p4info)).sizes()
+    chunks = -(-plan.row_bytes // CHUNK_BYTES)
+    least = -(-chunks // sizes.max_chunks)
+    segments = min(least + least // 4, sizes.cells // (plan.num_ranks * plan.num_slots))
+    installed = Deployer().install(_job(plan, network, segments), renew=True)
+    share = installed.share
+    return Share(share.job_id, share.generation, installed.max_chunks, segments)
+
+
+def session(plan: Plan, share: Share, rank: int, links_ip: str, pacing: Pacing) -> Session:
+    """A rank's session; `links_ip` is the switch's address on its link."""
+    return Session(
+        job=share.job,
+        generation=share.generation,
+        rank=rank,
+        world_size=plan.num_ranks,
+        num_slots=plan.num_slots,
+        max_chunks=share.max_chunks,
+        switch=(links_ip, INC_UDP_PORT),
+        row=RowFormat(plan.row_bytes, plan.hidden, 8 * VALUE_BYTES),
+        timers=TIMERS,
+        pacing=pacing,
+        max_segments=share.segments,
+    )
+
+
+def _job(plan: Plan, network: Network, segments: int) -> Job:
+    ports = {r + 1: PortRef(_SWITCH, r + 1) for r in range(plan.num_ranks)}
+    return Job(
+        name="collectives",
+        geometry=plan.geometry,
+        num_slots=plan.num_slots,
+        segments=segments,
+        ranks=tuple(
+            Rank(ports[r + 1], Endpoint(rank_mac(r), parse_ip(at.rank_ip), UDP_PORT))
+            for r, at in enumerate(network.links.attachments)
+        ),
+        switches={_SWITCH: _switch(network.links, network.p4runtime)},
+        links=(),
+    )
+
+
+def _switch(links: Links, p4runtime: str) -> Switch:
+    mac = parse_mac(links.switch_mac)
+    macs = {rank_mac(r): r + 1 for r in range(len(links.attachments))}
+    return Switch(
+        name=_SWITCH,
+        grpc=p4runtime,
+        device_id=DEVICE_ID,
+        ports={
+            r + 1: Endpoint(mac, parse_ip(at.switch_ip)) for r, at in enumerate(links.attachments)
+        },
+        forwarding=Forwarding(macs=macs, flood=(), own_macs=(), routes=()),
+    )

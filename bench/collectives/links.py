@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's veth links, shaped at both ends, on which ranks also reach each other by TCP.
+
+    [rank r] eth0 --tbf--> s(r+1) [switch]        and back: s(r+1) --tbf--> eth0
+
+A shaper's queue is longer than any socket's buffer: it delays, and a full buffer holds its sender
+back; nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from controller.address import mac_text, rank_mac
+from incmoe.demo import veth
+from incmoe.demo.namespaces import inside, run
+from incmoe.demo.network import Attachment, Links
+
+BURST_BYTES: Final = 64 * 1024
+QUEUE_BYTES: Final = 256 << 20
+_RANK_END: Final = "eth0"
+# A ring is a textbook's at its best: its connections do not start anew after each pause.
+_SYSCTLS: Final = {"net/ipv4/tcp_slow_start_after_idle": "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What one rank's interface has moved: bytes with Ethernet headers, and lost frames."""
+
+    sent: int
+    received: int
+    lost: int
+
+    def since(self, earlier: Moved) -> Moved:
+        """The difference of two readings."""
+        return Moved(
+            self.sent - earlier.sent, self.received - earlier.received, self.lost - earlier.lost
+        )
+
+
+@contextmanager
+def opened(num_ranks: int, geometry: str, rate_bits_s: int) -> Iterator[Links]:
+    """The links, gone after the `with` block; DemoError when they cannot be made."""
+    with veth.opened(num_ranks, geometry) as links:
+        for at in links.attachments:
+            _shape(links.switch_namespace, at.port, rate_bits_s)
+            _shape(at.namespace, _RANK_END, rate_bits_s)
+            _introduce(at, links)
+        yield links
+
+
+def moved(links: Links) -> list[Moved]:
+    """What each rank's interface has moved so far, as the kernel counts it."""
+    return [_moved(at) for at in links.attachments]
+
+
+def shapers_dropped(links: Links) -> int:
+    """Packets that the shapers dropped."""
+    ends = [(at.namespace, _RANK_END) for at in links.attachments]
+    ends += [(links.switch_namespace, at.port) for at in links.attachments]
+    return sum(_dropped(*end) for end in ends)
+
+
+def _shape(namespace: str, interface: str, rate_bits_s: int) -> None:
+    shaper = f"tbf rate {rate_bits_s}bit burst {BURST_BYTES} limit {QUEUE_BYTES}"
+    run(["tc", "-n", namespace, "qdisc", "replace", "dev", interface, "root", *shaper.split()])
+
+
+def _introduce(at: Attachment, links: Links) -> None:
+    """Fixed neighbours: ranks ask nobody for addresses."""
+    lines = [
+        f"neigh replace {other.rank_ip} lladdr {mac_text(rank_mac(rank))} nud permanent "
+        f"dev {_RANK_END}"
+        for rank, other in enumerate(links.attachments)
+        if other is not at
+    ]
+    run(["ip", "-n", at.namespace, "-batch", "-"], given="\n".join([*lines, ""]))
+    for name, value in _SYSCTLS.items():
+        setting = Path("/proc/sys") / name
+        if setting.exists():
+            run([*inside(at.namespace), "tee", str(setting)], given=value)
+
+
+def _moved(at: Attachment) -> Moved:
+    words = ["ip", "-n", at.namespace, "-s", "-j", "link", "show", "dev", _RANK_END]
+    stats: dict[str, Any] = json.loads(run(words))[0]["stats64"]
+    lost = sum(stats[way][reason] for way in ("rx", "tx") for reason in ("dropped", "errors"))
+    return Moved(stats["tx"]["bytes"], stats["rx"]["bytes"], lost)
+
+
+def _dropped(namespace: str, interface: str) -> int:
+    words = ["tc", "-n", namespace, "-s", "-j", "qdisc", "show", "dev", interface]
+    return int(json.loads(run(words))[0]["drops"])

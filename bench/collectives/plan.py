@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run is to measure, as all its processes read it; starts nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from incmoe.demo.plan import EMBEDDED
+
+STATIC, ROUTED, RING, ALL_TO_ALL, GLOO = SCHEMES = (
+    "static",
+    "routed",
+    "ring",
+    "all_to_all",
+    "gloo",
+)
+UNIFORM, TRAINED = ROUTINGS = ("uniform", "trained")
+NUM_EXPERTS, TOP_K, HIDDEN = 64, 8, 2048  # OLMoE-1B-7B
+VALUE_BYTES: Final = 4  # float32 rows, 32-bit lanes
+_FILE: Final = "plan.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The options of the command line."""
+
+    num_ranks: int = 4
+    rate_bits_s: int = 100_000_000
+    geometry: str = "mtu9000"
+    switch: str = EMBEDDED
+    tokens: int = 512  # of each rank
+    hidden: int = HIDDEN
+    band_rows: int = 8
+    num_slots: int = 128  # the window
+    rounds: int = 5
+    routing: str = UNIFORM
+    schemes: tuple[str, ...] = SCHEMES
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row, and of a partial row."""
+        return self.hidden * VALUE_BYTES
+
+    @property
+    def own_bytes(self) -> int:
+        """M: one rank's own rows."""
+        return self.tokens * self.row_bytes
+
+    @property
+    def rate_bytes_s(self) -> float:
+        """Of a link, each way, with Ethernet headers."""
+        return self.rate_bits_s / 8
+
+    def write(self, folder: Path) -> None:
+        """For the other processes of this run."""
+        (folder / _FILE).write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, folder: Path) -> Plan:
+        """What `write` wrote."""
+        values = json.loads((folder / _FILE).read_text())
+        return cls(**values | {"schemes": tuple(values["schemes"])})

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of the benchmark; told what to do.
+
+    ready -> (run SCHEME at a time -> ran)* -> quit -> counted
+
+The first run of each scheme is checked against what it must give.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+
+from bench.collectives import plan as schemes
+from bench.collectives.all_to_all import AllToAll
+from bench.collectives.in_network import InNetwork
+from bench.collectives.job import UDP_PORT, Share, session
+from bench.collectives.library import Gloo
+from bench.collectives.mesh import Mesh
+from bench.collectives.plan import Plan
+from bench.collectives.ring import Ring
+from bench.collectives.routing import Routes
+from bench.collectives.tensors import Tensors, must_be_equal, rows_of
+from host_agent.bands import Kind
+from host_agent.collectives import Geometry, Group, Layout
+from host_agent.endpoint import Endpoint
+from host_agent.errors import AgentError
+from host_agent.moe import Stages
+from host_agent.session import Pacing
+from host_agent.sockets import bound_socket
+from incmoe.demo.channel import Channel, run_child
+
+FLOAT_TOLERANCE = 1e-4  # of float32 sums of a few Gaussian values
+Run = Callable[[], None]
+
+
+class Rank:
+    """A rank's schemes, ready to run."""
+
+    def __init__(self, folder: Path, rank: int, switch_ip: str, ips: list[str]) -> None:
+        self.plan = Plan.read(folder)
+        self.tensors = Tensors(self.plan, rank, Routes.read(folder))
+        self._stack = ExitStack()
+        self._checked: set[str] = set()
+        layout = Layout(
+            self.tensors.placement,
+            Geometry(self.plan.hidden),
+            Kind.ROUTED,
+            band_rows=self.plan.band_rows,
+        )
+        seat = session(self.plan, Share.read(folder), rank, switch_ip, Pacing())
+        bound = bound_socket(ips[rank], UDP_PORT)
+        self.endpoint = Endpoint(seat, layout.wanted(rank), bound=bound)
+        self.endpoint.check_switch()
+        group = Group(self.endpoint, layout)
+        stages = Stages(rank)
+        self._stack.callback(stages.close)
+        self._stack.callback(group.close)
+        self._switch = InNetwork(group, stages, self.tensors)
+        mesh = Mesh(rank, ips)
+        self._stack.callback(mesh.close)
+        self._ring, self._all_to_all = Ring(mesh, self.tensors), AllToAll(mesh, self.tensors)
+        self._gloo: Gloo | None = None
+        if schemes.GLOO in self.plan.schemes:
+            self._gloo = Gloo(self.tensors, folder)
+            self._stack.callback(self._gloo.close)
+
+    def run(self, scheme: str, at: float) -> tuple[float, float]:
+        """Run a scheme at a time; return when it began and ended, by the clock all share."""
+        gc.collect()
+        time.sleep(max(at - time.monotonic(), 0.0))
+        began = time.monotonic()
+        out = self._run(scheme)
+        ended = time.monotonic()
+        if scheme not in self._checked:
+            self._checked.add(scheme)
+            self._check(scheme, out)
+        return began, ended
+
+    def _run(self, scheme: str) -> object:
+        if scheme == schemes.RING:
+            return self._ring.run()
+        if scheme == schemes.ALL_TO_ALL:
+            return self._all_to_all.run()
+        if scheme == schemes.GLOO:
+            assert self._gloo is not None
+            return self._gloo.run()
+        return self._switch.run(Kind.ROUTED if scheme == schemes.ROUTED else Kind.STATIC)
+
+    def _check(self, scheme: str, out: object) -> None:
+        rows, sums = out if isinstance(out, tuple) else (None, out)
+        routed = scheme in (schemes.ROUTED, schemes.ALL_TO_ALL)
+        expected = self.tensors.sums(routed=routed)
+        must_be_equal(f"{scheme}: sums", sums, expected, FLOAT_TOLERANCE)
+        if rows is not None:
+            everyone = torch.cat([rows_of(self.plan, r) for r in range(self.plan.num_ranks)])
+            must_be_equal(f"{scheme}: rows", rows.reshape(everyone.shape), everyone, 0.0)
+
+    def close(self) -> None:
+        """Leave everything."""
+        self._stack.close()
+
+
+def serve(channel: Channel, folder: Path, rank: int, ips: list[str]) -> None:
+    """The process's work."""
+    one = Rank(folder, rank, ips[-1], ips[:-1])
+    channel.report("ready")
+    while (command := channel.next_command())["do"] == "run":
+        began, ended = one.run(command["scheme"], command["at"])
+        channel.report("ran", began=began, ended=ended)
+    channel.report("counted", counts=one.endpoint.stats())
+    one.close()
+
+
+def main() -> None:
+    """The process: `rank FOLDER RANK RANK_IP... SWITCH_IP`."""
+    torch.set_num_threads(1)
+    folder, rank, *ips = sys.argv[1:]
+    body: Callable[[Channel], None] = lambda channel: serve(channel, Path(folder), int(rank), ips)  # noqa: E731
+    sys.exit(run_child(body, expected=(AgentError, AssertionError)))
+
+
+if __name__ == "__main__":
+    main()
