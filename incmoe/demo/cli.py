@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from incmoe.demo.tempo import DEFAULT_BAND_ROWS
 from p4src import GEOMETRIES
 
 if TYPE_CHECKING:
+    from incmoe.demo.outcome import Outcome
+
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _SIGNALLED = 128  # a shell's exit status for "ended by signal n" is 128 + n
@@ -30,25 +33,52 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Runs an OLMoE model with its experts spread over rank processes that talk "
         "through a P4 switch, and compares with the same model in one process.",
     )
-    _add_switch_options(parser)
+    _add_links(parser)
+    add_run_options(parser)
+    parser.set_defaults(run=run_command)
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """What a run is to do, on whatever links."""
     _add_job_options(parser)
     _add_model_options(parser)
     add = parser.add_argument
     add("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     add("--keep-logs", type=Path, metavar="DIR", help="keep the processes' logs in DIR")
-    parser.set_defaults(run=run_command)
 
 
 def run_command(arguments: argparse.Namespace) -> int:
     """Runs the demo; 0 when it showed what it should, 1 when not, 128 + n when stopped."""
-    # Here and not above: `incmoe demo --help` need not wait for them.
+
+    def run_demo() -> int:
+        # Here and not above: `incmoe demo --help` need not wait for them.
+        from rich.console import Console
+
+        from incmoe.demo.run import run
+
+        links = arguments.links or (VETH if arguments.switch == BMV2 else LOOPBACK)
+        plan = plan_of(arguments, links)
+        return shown(run(plan, Console(stderr=True), arguments.keep_logs), arguments.json)
+
+    return status_of(run_demo)
+
+
+def shown(outcome: Outcome, json_file: Path | None) -> int:
+    """Prints and writes what a run found; 0 when that is what it should find, else 1."""
     from rich.console import Console
 
     from incmoe.demo import figures, report
-    from incmoe.demo.run import run
 
+    if json_file:
+        figures.write(outcome, json_file)
+    report.show(outcome, Console())
+    return 1 if outcome.failures() else 0
+
+
+def status_of(command: Callable[[], int]) -> int:
+    """The exit status of a command that starts processes, also of one that fails or is stopped."""
     try:
-        outcome = run(plan_of(arguments), Console(stderr=True), arguments.keep_logs)
+        return command()
     except ChildFailedError as error:
         if error.log_tail:
             print(error.log_tail, file=sys.stderr)
@@ -59,13 +89,9 @@ def run_command(arguments: argparse.Namespace) -> int:
         return _SIGNALLED + error.signal_number
     except KeyboardInterrupt:  # the second: the first is an InterruptedRunError
         return _SIGNALLED + signal.SIGINT
-    if arguments.json:
-        figures.write(outcome, arguments.json)
-    report.show(outcome, Console())
-    return 1 if outcome.failures() else 0
 
 
-def plan_of(arguments: argparse.Namespace) -> Plan:
+def plan_of(arguments: argparse.Namespace, links: str) -> Plan:
     """The options as a plan; DemoError names the one that cannot be."""
     return Plan(
         num_ranks=arguments.ranks,
@@ -73,7 +99,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         lane_bits=arguments.lanes,
         geometry=arguments.geometry,
         switch=arguments.switch,
-        links=arguments.links or (VETH if arguments.switch == BMV2 else LOOPBACK),
+        links=links,
         model=str(arguments.model) if arguments.model else "",
         random_model=arguments.random_model or "",
         num_prompts=arguments.prompts,
@@ -84,15 +110,8 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     )
 
 
-def _add_switch_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--switch",
-        choices=SWITCHES,
-        default=_DEFAULT.switch,
-        help=f"our own, or simple_switch_grpc, which needs root {_SAYS}",
-    )
-    add(
+def _add_links(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--links",
         choices=LINKS,
         help="UDP over loopback, or veth pairs between network namespaces, which need root "
@@ -102,6 +121,12 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_job_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
+    add(
+        "--switch",
+        choices=SWITCHES,
+        default=_DEFAULT.switch,
+        help=f"our own, or simple_switch_grpc, which needs root {_SAYS}",
+    )
     add(
         "--ranks",
         type=int,

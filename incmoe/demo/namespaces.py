@@ -8,9 +8,11 @@ this process closes the pipe to it, or is gone.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -18,6 +20,8 @@ from typing import Final, Self
 from incmoe.demo.errors import DemoError
 
 _NAMED: Final = Path("/run/netns")
+_OWN: Final = Path("/proc/self/ns/net")
+_GONE_OR_NOT_OURS: Final = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 def run(command: Sequence[str], given: str = "") -> str:
@@ -35,10 +39,37 @@ def inside(namespace: str) -> list[str]:
 
 
 def delete(names: Iterable[str]) -> None:
-    """Deletes those that are there. Processes in them keep what they use until they end."""
+    """Ends what runs in those that are there, and deletes them."""
     for name in names:
         if (_NAMED / name).exists():
+            _end_processes(_NAMED / name)
             run(["ip", "netns", "delete", name])
+
+
+def _end_processes(namespace: Path) -> None:
+    if namespace.samefile(_OWN):
+        return
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(*_GONE_OR_NOT_OURS), _held(int(process.name)) as pidfd:
+            if namespace.samefile(process / "ns/net"):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+
+@contextmanager
+def _held(pid: int) -> Iterator[int]:
+    """A process by a descriptor: its number cannot pass to another before it is signalled."""
+    pidfd = os.pidfd_open(pid)
+    try:
+        yield pidfd
+    finally:
+        os.close(pidfd)
+
+
+def _disable_ipv6(namespace: str) -> None:
+    for scope in ("all", "default"):
+        setting = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
+        if setting.exists():
+            run([*inside(namespace), "tee", str(setting)], given="1")
 
 
 class Namespaces:
@@ -62,10 +93,15 @@ class Namespaces:
         run(["ip", "netns", "add", name])
         self._note(name)
         run(["ip", "-n", name, "link", "set", "lo", "up"])
-        for scope in ("all", "default"):
-            setting = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
-            if setting.exists():
-                run([*inside(name), "tee", str(setting)], given="1")
+        _disable_ipv6(name)
+        return name
+
+    def adopt(self, suffix: str, pid: int) -> str:
+        """Names the namespace that a process is in, which ends with the others; without IPv6."""
+        name = f"incmoe-{os.getpid()}-{suffix}"
+        run(["ip", "netns", "attach", name, str(pid)])
+        self._note(name)
+        _disable_ipv6(name)
         return name
 
     def _note(self, name: str) -> None:

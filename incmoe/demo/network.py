@@ -36,6 +36,7 @@ class Links:
     attachments: tuple[Attachment, ...]  # by rank
     switch_namespace: str = ""
     switch_mac: str = ""  # of all its ports; empty: the controller's choice
+    carry_plain: bool = False  # the switch also forwards what is not the job's
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ def job_file(plan: Plan, network: Network, room: Room) -> str:
             *([f'    mac: "{links.switch_mac}"'] if links.switch_mac else []),
             "    ports:",
             *(f"      {r + 1}: {{ip: {at.switch_ip}}}" for r, at in enumerate(links.attachments)),
+            *_forwarding(links),
             "ranks:",
             *(
                 f'  - {{port: {r + 1}, ip: {at.rank_ip}, mac: "{mac_text(rank_mac(r))}"}}'
@@ -94,3 +96,16 @@ def job_file(plan: Plan, network: Network, room: Room) -> str:
             "",
         ]
     )
+
+
+def _forwarding(links: Links) -> list[str]:
+    """Plain traffic: frames between ranks, by their addresses."""
+    if not links.carry_plain:
+        return []
+    ports = range(1, len(links.attachments) + 1)
+    return [
+        "    forwarding:",
+        f"      flood: [{', '.join(map(str, ports))}]",
+        "      macs:",
+        *(f'        "{mac_text(rank_mac(port - 1))}": {port}' for port in ports),
+    ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from incmoe.demo.generation import Match
-from incmoe.demo.plan import ROUTED, STATIC, VETH, Plan
+from incmoe.demo.plan import LOOPBACK, ROUTED, STATIC, Plan
 from incmoe.demo.traffic import Demand, PortBytes
 from incmoe.model import Shape
 
@@ -88,7 +88,7 @@ class Outcome:
     def counted_by(self) -> str:
         """Who counted the bytes of the ports, and what is in them."""
         ports = (
-            "the kernel, at the switch's interfaces" if self.plan.links == VETH else "the switch"
+            "the switch" if self.plan.links == LOOPBACK else "the kernel, at the switch's interfaces"
         )
         return f"{ports}, all headers, band headers and repeats included"
 

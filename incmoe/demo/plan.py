@@ -22,7 +22,8 @@ BMV2: Final = "bmv2"
 SWITCHES: Final = (EMBEDDED, BMV2)
 LOOPBACK: Final = "loopback"
 VETH: Final = "veth"
-LINKS: Final = (LOOPBACK, VETH)
+MININET: Final = "mininet"
+LINKS: Final = (LOOPBACK, VETH)  # those that the demo makes by itself
 JOB: Final = "demo"  # the job's name at the controller
 
 _FILE = "plan.json"
@@ -47,7 +48,7 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.switch == BMV2 and self.links != VETH:
+        if self.switch == BMV2 and self.links == LOOPBACK:
             raise DemoError(f"--links {self.links}: BMv2 has no UDP ports, only --links {VETH}")
         for option, value, least, most in (
             ("ranks", self.num_ranks, 2, MAX_RANKS),

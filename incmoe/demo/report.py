@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from incmoe.demo.outcome import BOUNDS, EXPLAINED_DROPS, LOSSES, ModeOutcome, Outcome, Sample
-from incmoe.demo.plan import BMV2, EMBEDDED, LOOPBACK, PHASES, VETH
+from incmoe.demo.plan import BMV2, EMBEDDED, LOOPBACK, MININET, PHASES, VETH
 
 SWITCH_NAMES = {EMBEDDED: "embedded switch", BMV2: "BMv2"}
-LINK_NAMES = {LOOPBACK: "UDP over loopback", VETH: "veth links"}
+LINK_NAMES = {LOOPBACK: "UDP over loopback", VETH: "veth links", MININET: "Mininet links"}
 _UNITS = ("B", "KiB", "MiB", "GiB")
 _SHOWN_CHARACTERS = 1000  # of what was generated
 

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from controller.entries import forward_entries
+from controller.job_file import load_job
+from controller.state import plain_traffic
 from controller.switch import Load, Switch
 from incmoe.demo import loopback, needs, room, subject, veth
 from incmoe.demo.channel import Message
@@ -40,39 +44,63 @@ SILENCE_S = 120.0  # the ranks' own deadlines are far shorter, and name who is m
 Hearer = Callable[[Child, Message], None]
 
 
-def run(plan: Plan, console: Console, keep_logs: Path | None = None) -> Outcome:
-    """The whole demo; DemoError or a subclass when it cannot be done."""
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The links of a run, and who starts the switch on them."""
+
+    links: Links
+    start_switch: Callable[[Supervisor, Command], Child] = lambda supervisor, command: (
+        supervisor.start("switch", command)
+    )
+
+
+OpenSite = Callable[[Plan], AbstractContextManager[Site]]
+
+
+@contextmanager
+def own_site(plan: Plan) -> Iterator[Site]:
+    """Links that the demo makes by itself."""
     needs.check(plan)
+    if plan.links == VETH:
+        with veth.opened(plan.num_ranks, plan.geometry) as links:
+            yield Site(links)
+    else:
+        yield Site(loopback.choose(plan.num_ranks))
+
+
+def run(
+    plan: Plan, console: Console, keep_logs: Path | None = None, open_site: OpenSite = own_site
+) -> Outcome:
+    """The whole demo; DemoError or a subclass when it cannot be done."""
+    with opened(plan, console, keep_logs, open_site) as running:
+        return running.all()
+
+
+@contextmanager
+def opened(
+    plan: Plan, console: Console, keep_logs: Path | None = None, open_site: OpenSite = own_site
+) -> Iterator[Run]:
+    """A run of which nothing is started yet; all its processes have ended after the block."""
     room.room_of(plan, subject.check(plan).hidden)
     if keep_logs is not None:
         keep_logs.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="incmoe-demo-") as folder,
         Narrator(console) as narrator,
-        _open_links(plan) as links,
+        open_site(plan) as site,
         Supervisor(keep_logs or Path(folder)) as supervisor,
     ):
-        network = Network.inside(Path(folder), links)
-        return _Run(plan, Path(folder), network, supervisor=supervisor, narrator=narrator).all()
+        yield Run(plan, Path(folder), site, supervisor=supervisor, narrator=narrator)
 
 
-@contextmanager
-def _open_links(plan: Plan) -> Iterator[Links]:
-    if plan.links == VETH:
-        with veth.opened(plan.num_ranks, plan.geometry) as links:
-            yield links
-    else:
-        yield loopback.choose(plan.num_ranks)
-
-
-class _Run:
+class Run:
     """The processes of a run."""
 
     def __init__(
         self,
         plan: Plan,
         folder: Path,
-        network: Network,
+        site: Site,
         *,
         supervisor: Supervisor,
         narrator: Narrator,
@@ -82,26 +110,37 @@ class _Run:
         self._folder = folder
         self._supervisor = supervisor
         self._narrator = narrator
-        self._network = network
+        self._site = site
+        self._network = Network.inside(folder, site.links)
         self._ranks: list[Child] = []
 
     def all(self) -> Outcome:
         """Everything, in order."""
+        switch = self.start_switch()
+        found = self.run_reference()
+        controller = self.start_controller()
+        outcome = self.run_job(switch, found)
+        self._supervisor.stop([controller])
+        self._supervisor.stop([switch])
+        return outcome
+
+    def start_switch(self) -> Child:
+        """Starts it; does not wait for it."""
         self._plan.write(self._folder)
-        switch = self._supervisor.start(
-            "switch", switch_command(self._plan, self._network, self._folder)
-        )
-        found = self._run_reference()
-        controller = self._start_controller()
+        command = switch_command(self._plan, self._network, self._folder)
+        return self._site.start_switch(self._supervisor, command)
+
+    def run_job(self, switch: Child, found: Message) -> Outcome:
+        """All modes, with ranks that start and end here; `found` by the reference."""
         self._start_ranks()
         meters = Meters(self._network.p4runtime, self._port_meters(switch))
         modes = {mode: self._run_mode(mode, meters) for mode in self._plan.modes}
         self._dismiss(self._ranks)
-        self._supervisor.stop([controller])
-        self._supervisor.stop([switch])
+        self._supervisor.stop(self._ranks)
         return self._outcome(found, modes)
 
-    def _run_reference(self) -> Message:
+    def run_reference(self) -> Message:
+        """The model in one process; returns what it found."""
         stage = "one process: the model by itself"
         with self._narrator.stage(stage) as advance:
             command = Command.module("incmoe.demo.reference", str(self._folder))
@@ -115,13 +154,14 @@ class _Run:
             self._dismiss([child])
         return found
 
-    def _start_controller(self) -> Child:
+    def start_controller(self) -> Child:
+        """Waits for the switch, and returns a controller that waits for the ranks."""
         with self._narrator.stage("switch and controller"):
-            self._await_answer("switch", self._network.p4runtime)
-            self._load_program()
             job = self._folder / "job.yaml"
             share = room.room_of(self._plan, self._shape.hidden)
             job.write_text(job_file(self._plan, self._network, share))
+            self._await_answer("switch", self._network.p4runtime)
+            self._prepare_switch(job)
             address = self._network.rendezvous
             words = ["controller", "serve", str(job), "--listen", address]
             controller = self._supervisor.start("controller", Command.module("incmoe", *words))
@@ -132,10 +172,13 @@ class _Run:
         is_up = partial(answers, address)
         self._supervisor.wait_until(is_up, f"no {who} answers at {address}", timeout_s=START_S)
 
-    def _load_program(self) -> None:
+    def _prepare_switch(self, job: Path) -> None:
         """The controller would do it, but the counters are read before the ranks join."""
         with Switch.connect(self._network.p4runtime, device_id=DEVICE_ID, writes=True) as switch:
             switch.load(room.compiled_program(self._plan.geometry), how=Load.AUTO)
+            for described in load_job(job).switches.values():
+                if described.forwarding is not None:
+                    switch.reconcile(forward_entries(described.forwarding), scope=plain_traffic)
 
     def _port_meters(self, switch: Child) -> list[PortMeter]:
         links, meters = self._network.links, list[PortMeter]()
@@ -147,6 +190,7 @@ class _Run:
         return meters
 
     def _start_ranks(self) -> None:
+        self._ranks = []
         with self._narrator.stage(f"{self._plan.num_ranks} ranks: loading the model") as advance:
             for rank, at in enumerate(self._network.links.attachments):
                 words = ["incmoe.demo.rank", str(self._folder), str(rank)]

@@ -23,7 +23,7 @@ MTU: Final = {"mtu1500": 1500, "mtu9000": 9000}
 SWITCH_IP: Final = "10.0.0.254"
 SWITCH_MAC: Final = "02:00:00:00:ff:fe"
 _RANK_END: Final = "eth0"
-_OFFLOADS: Final = ("rx", "tx", "sg", "tso", "gso", "gro", "tx-udp-segmentation")
+OFFLOADS: Final = ("rx", "tx", "sg", "tso", "gso", "gro", "tx-udp-segmentation")
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def opened(num_ranks: int, geometry: str) -> Iterator[Links]:
         for rank, namespace in enumerate(ranks):
             _connect(switch, rank, namespace, MTU[geometry])
         attachments = [
-            Attachment(_switch_end(rank), SWITCH_IP, _ip(rank), namespace)
+            Attachment(_switch_end(rank), SWITCH_IP, rank_ip(rank), namespace)
             for rank, namespace in enumerate(ranks)
         ]
         yield Links(tuple(attachments), switch, SWITCH_MAC)
@@ -45,7 +45,7 @@ def _switch_end(rank: int) -> str:
     return f"s{rank + 1}"
 
 
-def _ip(rank: int) -> str:
+def rank_ip(rank: int) -> str:
     return f"10.0.0.{rank + 1}"
 
 
@@ -59,7 +59,7 @@ def _connect(switch: str, rank: int, namespace: str, mtu: int) -> None:
     _ip_commands(switch, f"link set {near} up")
     _ip_commands(
         namespace,
-        f"addr add {_ip(rank)}/24 dev {_RANK_END}",
+        f"addr add {rank_ip(rank)}/24 dev {_RANK_END}",
         f"link set {_RANK_END} up",
         f"neigh add {SWITCH_IP} lladdr {SWITCH_MAC} nud permanent dev {_RANK_END}",
     )
@@ -70,5 +70,5 @@ def _ip_commands(namespace: str, *lines: str) -> None:
 
 
 def _without_offloads(namespace: str, interface: str) -> None:
-    settings = [word for name in _OFFLOADS for word in (name, "off")]
+    settings = [word for name in OFFLOADS for word in (name, "off")]
     run([*inside(namespace), "ethtool", "-K", interface, *settings])
