@@ -15,8 +15,15 @@ SUBCOMMANDS: Final = {
     "switch": ("softswitch.cli", "run the embedded P4 switch"),
     "controller": ("controller.cli", "install, show and remove jobs; serve the rendezvous"),
     "demo": ("incmoe.demo.cli", "four ranks, one switch, one model: the main job, checked"),
+    "mininet": ("incmoe.emulation.cli", "the demo's job on shaped links in Mininet"),
 }
-EXTRAS: Final = {"switch": "switch", "controller": "control", "demo": "agent,control,switch"}
+_ALL = "agent,control,switch"
+EXTRAS: Final = {
+    "switch": "switch",
+    "controller": "control",
+    "demo": _ALL,
+    "mininet": f"{_ALL},mininet",
+}
 USER_ERROR: Final = 2
 
 

@@ -88,7 +88,9 @@ class Outcome:
     def counted_by(self) -> str:
         """Who counted the bytes of the ports, and what is in them."""
         ports = (
-            "the switch" if self.plan.links == LOOPBACK else "the kernel, at the switch's interfaces"
+            "the switch"
+            if self.plan.links == LOOPBACK
+            else "the kernel, at the switch's interfaces"
         )
         return f"{ports}, all headers, band headers and repeats included"
 

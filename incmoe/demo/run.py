@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -54,13 +54,15 @@ class Site:
     )
 
 
-OpenSite = Callable[[Plan], AbstractContextManager[Site]]
+def check(plan: Plan) -> None:
+    """DemoError for what this machine lacks, or the model or the switch cannot do."""
+    needs.check(plan)
+    room.room_of(plan, subject.check(plan).hidden)
 
 
 @contextmanager
 def own_site(plan: Plan) -> Iterator[Site]:
     """Links that the demo makes by itself."""
-    needs.check(plan)
     if plan.links == VETH:
         with veth.opened(plan.num_ranks, plan.geometry) as links:
             yield Site(links)
@@ -68,26 +70,23 @@ def own_site(plan: Plan) -> Iterator[Site]:
         yield Site(loopback.choose(plan.num_ranks))
 
 
-def run(
-    plan: Plan, console: Console, keep_logs: Path | None = None, open_site: OpenSite = own_site
-) -> Outcome:
-    """The whole demo; DemoError or a subclass when it cannot be done."""
-    with opened(plan, console, keep_logs, open_site) as running:
+def run(plan: Plan, console: Console, keep_logs: Path | None = None) -> Outcome:
+    """The whole demo on its own links; DemoError or a subclass when it cannot be done."""
+    check(plan)
+    with own_site(plan) as site, opened(plan, site, console, keep_logs) as running:
         return running.all()
 
 
 @contextmanager
 def opened(
-    plan: Plan, console: Console, keep_logs: Path | None = None, open_site: OpenSite = own_site
+    plan: Plan, site: Site, console: Console, keep_logs: Path | None = None
 ) -> Iterator[Run]:
     """A run of which nothing is started yet; all its processes have ended after the block."""
-    room.room_of(plan, subject.check(plan).hidden)
     if keep_logs is not None:
         keep_logs.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="incmoe-demo-") as folder,
         Narrator(console) as narrator,
-        open_site(plan) as site,
         Supervisor(keep_logs or Path(folder)) as supervisor,
     ):
         yield Run(plan, Path(folder), site, supervisor=supervisor, narrator=narrator)

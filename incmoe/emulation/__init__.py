@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks and a P4 switch in Mininet (docs/mininet.md)."""
