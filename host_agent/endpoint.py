@@ -73,6 +73,7 @@ class Endpoint:
         self._closed = False
         self._stopping = False
         self._deadline = 0.0  # when the core wants to be polled next
+        self._looked = -float("inf")  # when last
         self._watches_room = False  # the poller reports when the socket is no longer full
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK)
         self._poller = select.epoll()
@@ -259,6 +260,9 @@ class Endpoint:
         self._flush()
 
     def _wait(self) -> None:
+        early_s = self._looked + self.session.pacing.look_every_s - time.monotonic()
+        if early_s > 0:
+            time.sleep(early_s)
         full = bool(self._unsent)
         if full != self._watches_room:
             self._watches_room = full
@@ -268,6 +272,7 @@ class Endpoint:
         for descriptor, _ in self._poller.poll(left_s):
             if descriptor == self._wake_fd:
                 os.eventfd_read(self._wake_fd)
+        self._looked = time.monotonic()
 
     def _take_in(self, now: float, messages: Messages) -> None:
         try:

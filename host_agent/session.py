@@ -77,6 +77,9 @@ class Pacing:
 
     burst_bytes: int = 256 * 1024  # at most about this many between two looks at what came in
     rate_bytes_s: float | None = None  # None: as fast as the socket takes them
+    # At least this between two looks at what came in: several messages for the price of one, each
+    # up to this late. For throughput on slow links, or where ranks share processors.
+    look_every_s: float = 0.0
     # On the way to other ranks at most. None: no bound if receive buffers hold whole windows of all
     # owners, else the fair part of one.
     credit_bytes: int | None = None
@@ -85,6 +88,8 @@ class Pacing:
         _require(self.burst_bytes >= 1, f"burst_bytes is {self.burst_bytes}, less than 1")
         rate = self.rate_bytes_s
         _require(rate is None or rate > 0, f"rate_bytes_s is {rate}, more than 0 is needed")
+        look_s = self.look_every_s
+        _require(look_s >= 0, f"look_every_s is {look_s}, at least 0 is needed")
         credit = self.credit_bytes
         _require(credit is None or credit > 0, f"credit_bytes is {credit}, more than 0 is needed")
 
