@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from bench.collectives.figures import figures, table
 from bench.collectives.plan import ROUTINGS, SCHEMES, Plan
+from bench.collectives.plots import draw
 from bench.collectives.run import run
 from incmoe.demo.errors import DemoError
 from incmoe.demo.plan import SWITCHES
@@ -29,11 +31,9 @@ def main() -> int:
     found = list(figures(outcome))
     print(table(outcome, found))
     if arguments.json:
-        write_figures(arguments.json, found)
-    if arguments.plots:
-        from bench.collectives.plots import draw
-
-        draw(outcome, arguments.plots)
+        write_figures(arguments.json, found, plan=asdict(outcome.plan))
+        if arguments.plots:
+            draw([arguments.json], arguments.plots)
     return 0
 
 
@@ -54,6 +54,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         tokens=arguments.tokens,
         band_rows=arguments.band_rows,
         num_slots=arguments.window,
+        look_every_s=arguments.look_every / 1e3,
         rounds=arguments.rounds,
         routing=arguments.routing,
         schemes=tuple(arguments.schemes.split(",")),
@@ -70,11 +71,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--tokens", type=int, default=512, help=f"of each rank {says}")
     add("--band-rows", type=int, default=8, help=f"tokens of a band {says}")
     add("--window", type=int, default=128, help=f"rows that a rank may have out {says}")
+    add("--look-every", type=float, default=4.0, metavar="MS", help=f"of transports {says}")
     add("--rounds", type=int, default=5, help=f"measured runs of each scheme {says}")
     add("--routing", choices=ROUTINGS, default=Plan().routing, help=says)
     add("--schemes", default=",".join(SCHEMES), help=f"which, in this order {says}")
     add("--json", type=Path, metavar="FILE", help="write the figures here")
-    add("--plots", type=Path, metavar="DIR", help="draw here")
+    add("--plots", type=Path, metavar="DIR", help="draw the figures of --json here")
     return parser
 
 

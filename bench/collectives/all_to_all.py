@@ -7,7 +7,7 @@ Both ways at once, from memory: no partial row waits for its row, which flatters
 from __future__ import annotations
 
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
@@ -33,18 +33,22 @@ class AllToAll:
     def run(self) -> Tensor:
         """Run both once; return the sums [T, H]."""
         mesh, tensors, submit = self._mesh, self._tensors, self._pool.submit
-        tasks, parts = [], {}
+        sent: list[Future[None]] = []
+        gathered: list[Future[Tensor]] = []
+        parts: dict[int, Future[Tensor]] = {}
         for peer in self._others:
             mine, theirs = self._wanted_of_me[peer], self._wanted_of[peer]
-            tasks.append(submit(send, mesh.out[GATHER, peer], tensors.rows, mine))
-            tasks.append(submit(send, mesh.out[REDUCE, peer], tensors.partials[peer], theirs))
-            tasks.append(submit(self._take, mesh.into[GATHER, peer], len(theirs)))
+            sent.append(submit(send, mesh.out[GATHER, peer], tensors.rows, mine))
+            sent.append(submit(send, mesh.out[REDUCE, peer], tensors.partials[peer], theirs))
+            gathered.append(submit(self._take, mesh.into[GATHER, peer], len(theirs)))
             parts[peer] = submit(self._take, mesh.into[REDUCE, peer], len(mine))
         sums = tensors.partials[self._rank].clone()
         for peer, part in parts.items():
             sums[self._wanted_of_me[peer]] += part.result()
-        for task in tasks:
-            task.result()
+        for copies in sent:
+            copies.result()
+        for rows in gathered:
+            rows.result()
         return sums
 
     def _take(self, source: socket.socket, num_rows: int) -> Tensor:
@@ -53,7 +57,9 @@ class AllToAll:
         return torch.from_numpy(rows)
 
 
-def send(to: socket.socket, rows: Tensor, which: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+def send(
+    to: socket.socket, rows: Tensor, which: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> None:
     """Send some rows."""
     values = rows.numpy()
     for i in range(0, len(which), BLOCK_ROWS):

@@ -55,7 +55,7 @@ def install(plan: Plan, network: Network) -> Share:
     return Share(share.job_id, share.generation, installed.max_chunks, segments)
 
 
-def session(plan: Plan, share: Share, rank: int, links_ip: str, pacing: Pacing) -> Session:
+def session(plan: Plan, share: Share, rank: int, links_ip: str) -> Session:
     """A rank's session; `links_ip` is the switch's address on its link."""
     return Session(
         job=share.job,
@@ -67,7 +67,7 @@ def session(plan: Plan, share: Share, rank: int, links_ip: str, pacing: Pacing) 
         switch=(links_ip, INC_UDP_PORT),
         row=RowFormat(plan.row_bytes, plan.hidden, 8 * VALUE_BYTES),
         timers=TIMERS,
-        pacing=pacing,
+        pacing=Pacing(look_every_s=plan.look_every_s),
         max_segments=share.segments,
     )
 

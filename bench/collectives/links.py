@@ -21,7 +21,8 @@ from incmoe.demo import veth
 from incmoe.demo.namespaces import inside, run
 from incmoe.demo.network import Attachment, Links
 
-BURST_BYTES: Final = 64 * 1024
+BURST_S: Final = 0.02  # of the rate: how long a switch on shared cores may be late at no loss
+LEAST_BURST_BYTES: Final = 64 * 1024
 QUEUE_BYTES: Final = 256 << 20
 _RANK_END: Final = "eth0"
 # A ring is a textbook's at its best: its connections do not start anew after each pause.
@@ -67,7 +68,8 @@ def shapers_dropped(links: Links) -> int:
 
 
 def _shape(namespace: str, interface: str, rate_bits_s: int) -> None:
-    shaper = f"tbf rate {rate_bits_s}bit burst {BURST_BYTES} limit {QUEUE_BYTES}"
+    burst = max(LEAST_BURST_BYTES, int(BURST_S * rate_bits_s / 8))
+    shaper = f"tbf rate {rate_bits_s}bit burst {burst} limit {QUEUE_BYTES}"
     run(["tc", "-n", namespace, "qdisc", "replace", "dev", interface, "root", *shaper.split()])
 
 

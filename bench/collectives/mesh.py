@@ -41,7 +41,7 @@ class Mesh:
 
 def receive(source: socket.socket, into: Bytes) -> None:
     """Fill `into`."""
-    view, done = memoryview(into).cast("B"), 0
+    view, done = into.data, 0
     while done < len(view):
         done += source.recv_into(view[done:], len(view) - done, socket.MSG_WAITALL) or _ended()
 

@@ -35,6 +35,7 @@ class Plan:
     hidden: int = HIDDEN
     band_rows: int = 8
     num_slots: int = 128  # the window
+    look_every_s: float = 0.004  # of the ranks' transports
     rounds: int = 5
     routing: str = UNIFORM
     schemes: tuple[str, ...] = SCHEMES

@@ -11,8 +11,8 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -32,12 +32,10 @@ from host_agent.collectives import Geometry, Group, Layout
 from host_agent.endpoint import Endpoint
 from host_agent.errors import AgentError
 from host_agent.moe import Stages
-from host_agent.session import Pacing
 from host_agent.sockets import bound_socket
 from incmoe.demo.channel import Channel, run_child
 
 FLOAT_TOLERANCE = 1e-4  # of float32 sums of a few Gaussian values
-Run = Callable[[], None]
 
 
 class Rank:
@@ -54,7 +52,7 @@ class Rank:
             Kind.ROUTED,
             band_rows=self.plan.band_rows,
         )
-        seat = session(self.plan, Share.read(folder), rank, switch_ip, Pacing())
+        seat = session(self.plan, Share.read(folder), rank, switch_ip)
         bound = bound_socket(ips[rank], UDP_PORT)
         self.endpoint = Endpoint(seat, layout.wanted(rank), bound=bound)
         self.endpoint.check_switch()
@@ -71,17 +69,17 @@ class Rank:
             self._gloo = Gloo(self.tensors, folder)
             self._stack.callback(self._gloo.close)
 
-    def run(self, scheme: str, at: float) -> tuple[float, float]:
+    def run(self, scheme: str, at: float) -> dict[str, float]:
         """Run a scheme at a time; return when it began and ended, by the clock all share."""
         gc.collect()
         time.sleep(max(at - time.monotonic(), 0.0))
-        began = time.monotonic()
+        began, cpu_s = time.monotonic(), time.process_time()
         out = self._run(scheme)
-        ended = time.monotonic()
+        took = {"began": began, "ended": time.monotonic(), "cpu_s": time.process_time() - cpu_s}
         if scheme not in self._checked:
             self._checked.add(scheme)
             self._check(scheme, out)
-        return began, ended
+        return took
 
     def _run(self, scheme: str) -> object:
         if scheme == schemes.RING:
@@ -112,8 +110,7 @@ def serve(channel: Channel, folder: Path, rank: int, ips: list[str]) -> None:
     one = Rank(folder, rank, ips[-1], ips[:-1])
     channel.report("ready")
     while (command := channel.next_command())["do"] == "run":
-        began, ended = one.run(command["scheme"], command["at"])
-        channel.report("ran", began=began, ended=ended)
+        channel.report("ran", **one.run(command["scheme"], command["at"]))
     channel.report("counted", counts=one.endpoint.stats())
     one.close()
 
@@ -122,7 +119,7 @@ def main() -> None:
     """The process: `rank FOLDER RANK RANK_IP... SWITCH_IP`."""
     torch.set_num_threads(1)
     folder, rank, *ips = sys.argv[1:]
-    body: Callable[[Channel], None] = lambda channel: serve(channel, Path(folder), int(rank), ips)  # noqa: E731
+    body = partial(serve, folder=Path(folder), rank=int(rank), ips=ips)
     sys.exit(run_child(body, expected=(AgentError, AssertionError)))
 
 

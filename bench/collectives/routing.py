@@ -53,22 +53,24 @@ class Routes:
 
     def write(self, folder: Path) -> None:
         """For the ranks."""
-        np.savez(folder / _FILE, ids=self.ids, num_experts=self.placement.num_experts)
+        rank_of = self.placement.rank_of(np.arange(self.placement.num_experts))
+        np.savez(folder / _FILE, ids=self.ids, rank_of=rank_of)
 
     @classmethod
     def read(cls, folder: Path) -> Routes:
         """What `write` wrote."""
         found = np.load(folder / _FILE)
-        return cls(found["ids"], Placement.even(int(found["num_experts"]), len(found["ids"])))
+        return cls(found["ids"], Placement(found["rank_of"], len(found["ids"])))
 
 
 def routes_of(plan: Plan) -> Routes:
     """Return where the rows of a plan go."""
     if plan.routing == TRAINED:
+        # Here and not above: it needs the model, and it needs Routes.
+        from bench.collectives.balance import balanced
         from bench.collectives.trained import trained_ids
 
-        ids, num_experts = trained_ids(plan)
-        return Routes(ids, Placement.even(num_experts, plan.num_ranks))
+        return balanced(*trained_ids(plan))
     generator = torch.Generator().manual_seed(0)
     scores = torch.rand(plan.num_ranks, plan.tokens, NUM_EXPERTS, generator=generator)
     ids = scores.topk(TOP_K, dim=-1).indices.numpy().astype(np.int32)

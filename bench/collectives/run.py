@@ -42,7 +42,6 @@ class Sample:
     seconds: float  # first start to last end
     moved: tuple[Moved, ...]  # by rank
     cpu_s: float  # of the switch and all ranks
-    busy_s: float  # of all processors, whoever used them
 
     @property
     def worst_bytes(self) -> int:
@@ -98,9 +97,7 @@ class _Run:
         self._start_ranks()
         for scheme in plan.schemes:
             self._measure(scheme)
-        samples = [
-            self._measure(scheme) for _ in range(plan.rounds) for scheme in plan.schemes
-        ]
+        samples = [self._measure(scheme) for _ in range(plan.rounds) for scheme in plan.schemes]
         counts = self._dismiss()
         dropped = shaped.shapers_dropped(self._links)
         return Outcome(plan, routes, tuple(samples), counts, dropped, os.cpu_count() or 1)
@@ -128,21 +125,22 @@ class _Run:
 
     def _measure(self, scheme: str) -> Sample:
         time.sleep(SETTLE_S)
-        moved, cpu_s, busy_s = shaped.moved(self._links), self._cpu_s(), _busy_s()
+        moved, switch_s = shaped.moved(self._links), self._switch_cpu_s()
         for rank in self._ranks:
             rank.send("run", scheme=scheme, at=time.monotonic() + NOTICE_S)
         spans = self._supervisor.gather(self._ranks, "ran", timeout_s=SILENCE_S)
-        cpu_s, busy_s = self._cpu_s() - cpu_s, _busy_s() - busy_s
+        cpu_s = self._switch_cpu_s() - switch_s + sum(span["cpu_s"] for span in spans)
         seconds = max(span["ended"] for span in spans) - min(span["began"] for span in spans)
         time.sleep(SETTLE_S)
         now = [new.since(old) for new, old in zip(shaped.moved(self._links), moved, strict=True)]
         self._say(f"{scheme:12} {seconds:7.3f} s")
-        return Sample(scheme, seconds, tuple(now), cpu_s, busy_s)
+        return Sample(scheme, seconds, tuple(now), cpu_s)
 
-    def _cpu_s(self) -> float:
-        pids = [child.process.pid for child in (self._switch, *self._ranks)]
-        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
-        return sum(int(field[11]) + int(field[12]) for field in fields) / _TICKS
+    def _switch_cpu_s(self) -> float:
+        """Return the processor time of the switch so far (proc(5): utime, stime)."""
+        stat = Path(f"/proc/{self._switch.process.pid}/stat").read_text()
+        fields = stat.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def _dismiss(self) -> dict[str, int]:
         for rank in self._ranks:
@@ -151,10 +149,3 @@ class _Run:
         told = self._supervisor.gather(self._ranks, "counted", timeout_s=SILENCE_S)
         counts = [message["counts"] for message in told]
         return {name: sum(count[name] for count in counts) for name in counts[0]}
-
-
-def _busy_s() -> float:
-    """Seconds that all processors were not idle, since they started (proc(5))."""
-    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
-    user, nice, system, _idle, _wait, irq, softirq, *_ = fields
-    return (user + nice + system + irq + softirq) / _TICKS

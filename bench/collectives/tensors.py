@@ -6,7 +6,6 @@ Legend: T tokens of a rank, H hidden, K experts per token, N ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -84,6 +83,3 @@ def must_be_equal(name: str, ours: Tensor, expected: Tensor, tolerance: float) -
 def _gaussian(plan: Plan, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(plan.tokens, plan.hidden, generator=generator)
-
-
-Scheme = Callable[[], object]
