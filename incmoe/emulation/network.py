@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mininet.link import Link
+from mininet.log import output
 from mininet.net import Mininet
 
 from controller.address import mac_text, port_mac
 from incmoe.demo.child import Child, Command
+from incmoe.demo.errors import DemoError
 from incmoe.demo.namespaces import Namespaces
 from incmoe.demo.network import Attachment, Links
 from incmoe.demo.processes import Supervisor
@@ -21,11 +24,37 @@ from incmoe.demo.veth import SWITCH_IP, SWITCH_MAC
 from incmoe.emulation.nodes import SWITCH_CLASSES, LinkEnd, P4Switch, RankHost
 from incmoe.emulation.topology import PREFIX_BITS, Topology
 
+_IPERF_S: Final = "3"
+_ATTEMPTS: Final = 10
+_BETWEEN_ATTEMPTS_S: Final = 0.3
+
 
 class _Net(Mininet):  # type: ignore[misc]
-    """Mininet that leaves the machine's limits (`sysctl`) as they are."""
+    """Mininet that leaves the rest of the machine as it is: its limits (`sysctl`), its iperfs."""
 
     inited = True
+
+    def iperf(self, hosts: Any = None, **options: Any) -> list[str]:
+        """A transfer from a host to another, as `iperf` reports it; Mininet's method."""
+        client, server = hosts or (self.hosts[0], self.hosts[-1])
+        udp = ["-u", "-b", str(options["udpBw"])] if options.get("l4Type") == "UDP" else []
+        listener = server.popen(["iperf", "-s", *udp[:1]])
+        try:
+            report = _sent(client, ["iperf", "-c", server.IP(), "-t", _IPERF_S, *udp])
+        finally:
+            listener.kill()
+            listener.communicate()
+        output(f"{client.name} -> {server.name}\n{report}")
+        return [report]
+
+
+def _sent(client: Any, command: Sequence[str]) -> str:
+    for _ in range(_ATTEMPTS):  # the listener may not listen yet
+        report, errors, _ = client.pexec(list(command))
+        if "/sec" in report:
+            return str(report)
+        time.sleep(_BETWEEN_ATTEMPTS_S)
+    raise DemoError(f"{client.name}: {' '.join(command)}: {errors.strip()}")
 
 
 @dataclass(frozen=True, slots=True)
