@@ -68,11 +68,11 @@ def started(*arguments: str) -> subprocess.Popen[str]:
 
 
 def finished(process: subprocess.Popen[str]) -> str:
-    """What it printed; it ended well, and left nothing."""
+    """What it printed, Mininet's log last; it ended well, and left nothing."""
     printed, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors
     assert namespaces_of(process.pid) == []
-    return printed
+    return printed + errors
 
 
 def namespaces_of(pid: int) -> list[str]:
