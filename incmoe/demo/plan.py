@@ -39,6 +39,7 @@ class Plan:
     geometry: str = "mtu9000"
     switch: str = EMBEDDED
     links: str = LOOPBACK
+    link_rate: str = ""  # empty: as fast as the machine is
     model: str = ""  # checkpoint folder; empty: the checked-in one
     random_model: str = ""  # a shape (incmoe.model.Shape); empty: a checkpoint
     num_prompts: int = 4

@@ -46,10 +46,11 @@ def size(num_bytes: float) -> str:
 
 def _headline(outcome: Outcome) -> RenderableType:
     plan, shape = outcome.plan, outcome.shape
+    rate = f" of {plan.link_rate}/s each way" if plan.link_rate else ""
     return Text(
         f"OLMoE, {shape.experts} experts, top {shape.top_k}, hidden {shape.hidden}, "
         f"{shape.layers} layers; EP={plan.num_ranks}, {plan.lane_bits}-bit lanes, {plan.geometry}; "
-        f"{SWITCH_NAMES[plan.switch]}, {LINK_NAMES[plan.links]}; "
+        f"{SWITCH_NAMES[plan.switch]}, {LINK_NAMES[plan.links]}{rate}; "
         f"{plan.num_prompts} prompts a rank, {plan.prompt_tokens} + {plan.new_tokens} tokens each"
     )
 

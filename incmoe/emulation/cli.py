@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -90,8 +91,9 @@ def _plan_and_network(
     from incmoe.emulation import network
     from incmoe.emulation.topology import one_switch
 
-    plan = plan_of(arguments, MININET)
-    topology = one_switch(plan.num_ranks, plan.geometry, Rate.parse(arguments.rate))
+    rate = Rate.parse(arguments.rate)
+    plan = replace(plan_of(arguments, MININET), link_rate=arguments.rate if rate else "")
+    topology = one_switch(plan.num_ranks, plan.geometry, rate)
     check(plan)
     return plan, network.laid(topology, plan.switch)
 
