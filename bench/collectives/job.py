@@ -16,16 +16,12 @@ from controller.pipeline import Pipeline, read_p4info
 from host_agent.session import Pacing, RowFormat, Session, Timers
 from host_agent.wire import CHUNK_BYTES, INC_UDP_PORT
 from incmoe.demo.network import DEVICE_ID, Links, Network
-from incmoe.demo.plan import BMV2
 from p4src import program
 
 UDP_PORT: Final = 17711  # of every rank, each in its own namespace
 _SWITCH: Final = "s1"
 _FILE: Final = "share.json"
-# A full window waits in the shapers' queues for a second or two: nothing is late before that.
-PATIENT: Final = Timers(pull_after_s=5.0, pull_limit_s=10.0, probe_every_s=5.0, deadline_s=60.0)
-# BMv2's queues hold little and lose the rest; a window that they hold passes in far less.
-BMV2_TIMERS: Final = Timers(pull_after_s=1.0, pull_limit_s=4.0, probe_every_s=5.0, deadline_s=60.0)
+LEAST_PATIENCE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +65,17 @@ def session(plan: Plan, share: Share, rank: int, links_ip: str) -> Session:
         max_chunks=share.max_chunks,
         switch=(links_ip, INC_UDP_PORT),
         row=RowFormat(plan.row_bytes, plan.hidden, 8 * VALUE_BYTES),
-        timers=BMV2_TIMERS if plan.switch == BMV2 else PATIENT,
+        timers=_timers(plan),
         pacing=Pacing(look_every_s=plan.look_every_s),
         max_segments=share.segments,
     )
+
+
+def _timers(plan: Plan) -> Timers:
+    """No sum is late before all that may be out at once, of all ranks, has passed one link."""
+    out_bytes = plan.num_ranks * min(plan.num_slots, plan.tokens) * plan.row_bytes
+    pull_s = max(LEAST_PATIENCE_S, 1.5 * out_bytes / plan.rate_bytes_s)
+    return Timers(pull_s, 2 * pull_s, probe_every_s=2 * pull_s, deadline_s=20 * pull_s)
 
 
 def _job(plan: Plan, network: Network, segments: int) -> Job:
