@@ -131,7 +131,9 @@ def test_a_small_mtu_carries_the_job_from_the_prompt(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_it_nothing_is_left(number: signal.Signals, tmp_path: Path) -> None:
     script = tmp_path / "script"
-    script.write_text("r0 nohup sleep 1000 & \npy print('ready', flush=True)\nr1 sleep 1000\n")
+    script.write_text(
+        "r0 nohup sleep 1000 >/dev/null 2>&1 &\npy print('ready', flush=True)\nr1 sleep 1000\n"
+    )
     with started("--ranks", "2", *SMALL[2:], "--script", str(script), "cli") as process:
         assert process.stdout is not None
         assert any("ready" in line for line in process.stdout)
