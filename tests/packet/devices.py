@@ -57,6 +57,7 @@ class Bmv2:
         interfaces = [word for port in range(1, ports + 1) for word in ("-i", f"{port}@s{port}")]
         command = ["ip", "netns", "exec", self.name, "simple_switch_grpc", *interfaces]
         command += ["--device-id", str(self.device_id), str(program(geometry).json)]
+        command += ["--notifications-addr", f"ipc://{self.folder}/notifications"]
         command += ["--", "--grpc-server-addr", self.grpc]
         log = (self.folder / "log").open("wb")
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)

@@ -46,6 +46,7 @@ def run_simple_switch(
 def _running(json: Path, folder: Path) -> Iterator[None]:
     command = ["simple_switch", "--use-files", str(_START_S), "--log-level", "off"]
     command += ["--thrift-port", str(_free_port())]
+    command += ["--notifications-addr", f"ipc://{folder}/notifications"]
     for port in range(NUM_PORTS):
         command += ["-i", f"{port}@{folder / str(port)}"]
     process = subprocess.Popen(
