@@ -23,7 +23,7 @@ from host_agent.errors import (
     SwitchLost,
     SwitchUnreachable,
 )
-from host_agent.session import Timers
+from host_agent.session import Pacing, Timers
 from host_agent.sockets import bound_socket
 from tests.transport import workload
 from tests.transport.sessions import session
@@ -69,6 +69,7 @@ def on_all(ends: list[Endpoint], task: Callable[[Endpoint], Any]) -> list[Any]:
 SHAPES: list[dict[str, Any]] = [
     {"num_slots": 64, "row_bytes": 8192, "num_values": 2048, "max_chunks": 32},
     {"num_slots": 16, "row_bytes": 700, "num_values": 449, "max_chunks": 3},
+    {"num_slots": 16, "max_chunks": 4, "pacing": Pacing(look_every_s=0.005)},
 ]
 
 

@@ -42,6 +42,7 @@ def test_what_does_not_fit_is_refused_with_value_and_limit(
         (lambda: Timers(pull_after_s=0.0), "pull_after_s is 0.0"),
         (lambda: Timers(pull_limit_s=0.1), "pull_limit_s is 0.1, less than pull_after_s 0.25"),
         (lambda: Pacing(rate_bytes_s=0), "rate_bytes_s is 0"),
+        (lambda: Pacing(look_every_s=-1), "look_every_s is -1"),
     ],
 )
 def test_formats_and_timers_that_make_no_sense_are_refused(build: Any, message: str) -> None:
