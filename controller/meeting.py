@@ -31,6 +31,7 @@ from controller.job import Job
 from host_agent.rendezvous import Join, Ticket
 from host_agent.wire import INC_UDP_PORT
 
+MAX_UDP_PORT: Final = 0xFFFF
 WATCH_WITHIN_S: Final = 10.0
 LOST_S: Final = 10.0
 
@@ -92,6 +93,12 @@ class Meeting:
         self.generation = generation
         self.stage = Stage.RUNNING
         self.due = dict.fromkeys(range(self.job.world_size), now + WATCH_WITHIN_S)
+
+    def check_rank(self, rank: int) -> None:
+        """Raise RefusedError for a rank the job does not have."""
+        last = self.job.world_size - 1
+        if not 0 <= rank <= last:
+            raise RefusedError(f"job {self.job.name}: rank {rank} is outside 0..{last}")
 
     def watch(self, rank: int) -> None:
         """A rank of a running job is there, perhaps again; but not after it said that it leaves."""
@@ -239,6 +246,8 @@ def check_join(job: Job, join: Join) -> None:
         host = parse_ip(join.host)
     except ValueError:
         raise RefusedError(f"{_who(join)}: {join.host!r} is not an IPv4 address") from None
+    if not 1 <= join.udp_port <= MAX_UDP_PORT:
+        raise RefusedError(f"{_who(join)}: udp port {join.udp_port} is outside 1..{MAX_UDP_PORT}")
     if host == 0 and known.ip is None:
         raise RefusedError(f"{_who(join)}: bound to 0.0.0.0, and the job file gives no ip")
     pairs = [

@@ -67,7 +67,7 @@ class Rendezvous:
                 self._changed.notify_all()
             last = meeting.stage is Stage.INSTALLING
         if running is not None:
-            self._clear(roster, running)
+            self._clear_unheard(roster, running)  # installing the job clears what is left of it
         if last:
             self._install(roster, meeting)
         return self._await_ticket(roster, meeting, join.rank, alive)
@@ -80,6 +80,7 @@ class Rendezvous:
             reason = f"job {watch.job} is not installed under generation {watch.generation}"
             return Notice(gone=(), ended=reason)
         with self._changed:
+            meeting.check_rank(watch.rank)
             if meeting.stage is Stage.RUNNING:
                 meeting.watch(watch.rank)
                 self._changed.notify_all()
@@ -97,6 +98,7 @@ class Rendezvous:
         meeting = self._find(roster, leave.generation)
         if meeting is not None:
             with self._changed:
+                meeting.check_rank(leave.rank)
                 meeting.leave(leave.rank)
                 self._changed.notify_all()
             self._clear(roster, meeting)
@@ -184,7 +186,7 @@ class Rendezvous:
     def _clear_unheard(self, roster: Roster, meeting: Meeting) -> None:
         try:
             self._clear(roster, meeting)
-        except ControllerError as error:  # there is no rank left to hear of it
+        except ControllerError as error:  # no rank that is left could do anything about it
             log.warning("%s", error)
 
     def _clear(self, roster: Roster, meeting: Meeting) -> None:

@@ -165,9 +165,13 @@ class Endpoint:
         """Take leave of the other ranks, answer what they still ask for, and stop. Never raises.
 
         Returns at once after a failure; otherwise when all other ranks have taken their leave too,
-        or nothing was asked for `linger_s`.
+        or nothing was asked for `linger_s`, and in any case after that and `deadline_s`.
         """
         self._close(orderly=True)
+
+    def abort(self) -> None:
+        """Stop at once and answer nobody any more: the others see that this rank is gone."""
+        self._close(orderly=False)
 
     def _close(self, *, orderly: bool) -> None:
         with self._changed:
@@ -188,8 +192,10 @@ class Endpoint:
     def _linger(self) -> None:
         self._wake()
         core, began = self._core, time.monotonic()
+        latest = began + self.session.timers.linger_s + self.session.timers.deadline_s
         while not (core.all_said_farewell and core.is_idle):
-            left_s = max(began, core.asked_at) + self._patience_s() - time.monotonic()
+            until = min(latest, max(began, core.asked_at) + self._patience_s())
+            left_s = until - time.monotonic()
             if left_s <= 0 or core.failure is not None:
                 return
             self._changed.wait(left_s)

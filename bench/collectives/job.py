@@ -72,9 +72,11 @@ def session(plan: Plan, share: Share, rank: int, links_ip: str) -> Session:
 
 
 def _timers(plan: Plan) -> Timers:
-    """No sum is late before all that may be out at once, of all ranks, has passed one link."""
+    """No sum is late that waits in queues: all that may be out at once, of all ranks, passes one
+    link as rows and another as partial rows, each after what was queued before.
+    """
     out_bytes = plan.num_ranks * min(plan.num_slots, plan.tokens) * plan.row_bytes
-    pull_s = max(LEAST_PATIENCE_S, 1.5 * out_bytes / plan.rate_bytes_s)
+    pull_s = max(LEAST_PATIENCE_S, 4 * out_bytes / plan.rate_bytes_s)
     return Timers(pull_s, 2 * pull_s, probe_every_s=2 * pull_s, deadline_s=20 * pull_s)
 
 

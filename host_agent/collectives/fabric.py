@@ -36,5 +36,8 @@ class Fabric(Protocol):
     def stats(self) -> dict[str, int]:
         """Return what was counted, by name."""
 
+    def abort(self) -> None:
+        """End the rank's part at once; nothing the others ask is answered any more."""
+
     def close(self) -> None:
         """End the rank's part in the job; what waits is told so by an error."""

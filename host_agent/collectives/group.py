@@ -106,8 +106,9 @@ class Group:
         return out
 
     def fail(self, cause: BaseException) -> None:
-        """Refuse all further calls."""
+        """Refuse all further calls, and fall silent: the other ranks must not wait for this one."""
         self._failure = self._failure or cause
+        self.fabric.abort()
 
     def close(self) -> None:
         """Leave the group."""

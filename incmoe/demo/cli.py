@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from incmoe.demo.errors import ChildFailedError, InterruptedRunError
+from incmoe.demo.errors import ChildFailedError, DemoError, InterruptedRunError
 from incmoe.demo.plan import BMV2, LINKS, LOOPBACK, MODES, SWITCHES, VETH, Plan
 from incmoe.demo.tempo import DEFAULT_BAND_ROWS
 from p4src import GEOMETRIES
@@ -58,6 +58,8 @@ def run_command(arguments: argparse.Namespace) -> int:
 
         links = arguments.links or (VETH if arguments.switch == BMV2 else LOOPBACK)
         plan = plan_of(arguments, links)
+        if arguments.json and not arguments.json.parent.is_dir():
+            raise DemoError(f"--json {arguments.json}: no folder {arguments.json.parent}")
         return shown(run(plan, Console(stderr=True), arguments.keep_logs), arguments.json)
 
     return status_of(run_demo)
@@ -69,9 +71,9 @@ def shown(outcome: Outcome, json_file: Path | None) -> int:
 
     from incmoe.demo import figures, report
 
+    report.show(outcome, Console())
     if json_file:
         figures.write(outcome, json_file)
-    report.show(outcome, Console())
     return 1 if outcome.failures() else 0
 
 

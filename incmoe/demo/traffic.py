@@ -47,7 +47,7 @@ class Demand:
     def mean_others(self) -> float:
         """D."""
         others = sum(sum(row) - row[owner] for owner, row in enumerate(self.rows))
-        return others / (self.num_ranks * self.rows_per_rank)
+        return others / (self.num_ranks * self.rows_per_rank) if self.rows_per_rank else 0.0
 
     @property
     def ring_bytes(self) -> int:

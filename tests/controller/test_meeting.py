@@ -81,6 +81,8 @@ def test_ranks_bring_the_addresses_that_the_file_leaves_open() -> None:
 CONTRADICTIONS = [
     ({"rank": 3}, "job demo: rank 3 is outside 0..2: the job has 3 ranks"),
     ({"rank": -1}, "job demo: rank -1 is outside 0..2: the job has 3 ranks"),
+    ({"udp_port": 70000}, "job demo: rank 0: udp port 70000 is outside 1..65535"),
+    ({"udp_port": 0}, "job demo: rank 0: udp port 0 is outside 1..65535"),
     ({"world_size": 4}, "job demo: rank 0: world size is 4, the job file says 3"),
     ({"geometry": "mtu9000"}, "job demo: rank 0: geometry is mtu9000, the job file says mtu1500"),
     ({"host": "10.0.0.1"}, "job demo: rank 0: ip is 10.0.0.1, the job file says 127.0.0.1"),

@@ -162,6 +162,9 @@ class FakeEndpoint:
     def stats(self) -> dict[str, int]:
         return {"rescaled_rows": self.hub.repeats}
 
+    def abort(self) -> None:
+        self.close()
+
     def close(self) -> None:
         with self.hub.changed:
             self._closed = True
