@@ -20,6 +20,7 @@ _STYLES: Final = {
     ("routed", "ring"): ("s", "--", "0.35", "rows where needed, over ring"),
     ("routed", "alltoall"): ("^", ":", "0.6", "rows where needed, over all-to-all"),
 }
+_ALIKE: Final = ("switch", "geometry", "routing")
 _HATCHES: Final = {"static": "", "routed": "//", "ring": "..", "all_to_all": "xx", "gloo": "\\\\"}
 
 
@@ -52,7 +53,8 @@ def draw(files: Sequence[Path], folder: Path) -> None:
     import matplotlib.pyplot as plt
 
     folder.mkdir(parents=True, exist_ok=True)
-    measured = [Measured.read(path) for path in files]
+    read = [Measured.read(path) for path in files]
+    measured = [one for one in read if all(one.plan[n] == read[0].plan[n] for n in _ALIKE)]
     plots: dict[str, Callable[[Any, list[Measured]], None]] = {
         "time-ratio": _time_ratio,
         "bytes": _bytes,
@@ -110,19 +112,21 @@ def _bytes(axes: Any, measured: list[Measured]) -> None:
 
 
 def _bands(axes: Any, measured: list[Measured]) -> None:
-    """Time over the bound against the number of bands."""
+    """Time over the bound against the number of bands, of as many ranks as the first file's."""
+    ranks = measured[0].plan["num_ranks"]
     for scheme, marker, colour in (("static", "o", "black"), ("routed", "s", "0.5")):
         points = sorted(
-            (one.plan["tokens"] / one.plan["band_rows"], value, one.plan["num_ranks"])
+            (one.plan["tokens"] / one.plan["band_rows"], value)
             for one in measured
-            if one.plan["switch"] == "embedded"
+            if one.plan["num_ranks"] == ranks
             and (value := one.value(f"{scheme}_over_bound")) is not None
         )
         if points:
-            bands, over, _ = zip(*points, strict=True)
+            bands, over = zip(*points, strict=True)
             axes.plot(bands, over, marker, color=colour, label=scheme)
     axes.axhline(1, color="black", linewidth=1, linestyle="--", label="bound: payload / rate")
     axes.set_xscale("log", base=2)
+    axes.set_title(f"N={ranks}", fontsize=9)
     axes.set_xlabel("bands B of a rank's rows")
     axes.set_ylabel("time / (payload of the busiest direction / rate)")
     axes.legend(fontsize=8)
