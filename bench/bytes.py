@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from bench.collectives.routing import Routes
+from bench.experts import random_experts
 from host_agent.bands import Kind, Placement, RowType
 from host_agent.collectives import Geometry, Group, Layout
 from host_agent.moe import InNetworkMoE, LocalExperts, Stages
@@ -90,20 +92,9 @@ def layer_of(group: Group) -> InNetworkMoE:
     """The layer with this rank's experts."""
     generator = torch.Generator().manual_seed(group.rank)
     local = len(group.placement.experts_of(group.rank))
-    up = torch.randn(local, 2 * INTERMEDIATE, HIDDEN, generator=generator) / HIDDEN**0.5
-    down = torch.randn(local, HIDDEN, INTERMEDIATE, generator=generator) / INTERMEDIATE**0.5
+    up, down = random_experts(local, HIDDEN, INTERMEDIATE, generator=generator)
     dtype = group.geometry.dtype
     return InNetworkMoE(group, LocalExperts(up.to(dtype), down.to(dtype)), Stages(group.rank))
-
-
-def fanout_of(tokens: list[Tokens]) -> float:
-    """Mean number of other ranks that a row needs."""
-    rank_of = np.arange(EXPERTS) // (EXPERTS // RANKS)
-    needs = [
-        sum(len(set(row) - {owner}) for row in rank_of[one.ids.numpy()].tolist())
-        for owner, one in enumerate(tokens)
-    ]
-    return sum(needs) / sum(len(one.ids) for one in tokens)
 
 
 def measure(case: Case, num_tokens: int) -> Measured:
@@ -123,7 +114,8 @@ def measure(case: Case, num_tokens: int) -> Measured:
         new - old for rank in after for new, old in zip(after[rank], before[rank], strict=True)
     )
     own_bytes = num_tokens * HIDDEN * layout.geometry.dtype.itemsize
-    fanout = fanout_of(given)
+    ids = np.stack([one.ids.numpy() for one in given])
+    fanout = Routes(ids, layout.placement).fanout
     bound = RANKS * own_bytes if case.kind is Kind.STATIC else (fanout + 1) * own_bytes
     return Measured(worst, bound, fanout, control)
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
+from bench.experts import random_experts
 from host_agent import scale
 from host_agent.bands import BandHeader, Kind, Placement, RowType, local_pairs
 from host_agent.collectives import Geometry, Group, Layout, Routing
@@ -75,9 +76,7 @@ class Layer:
 
     def __init__(self, intermediate: int, dtype: torch.dtype) -> None:
         generator = torch.Generator().manual_seed(0)
-        up = torch.randn(NUM_EXPERTS, 2 * intermediate, HIDDEN, generator=generator) / HIDDEN**0.5
-        down = torch.randn(NUM_EXPERTS, HIDDEN, intermediate, generator=generator)
-        down /= intermediate**0.5
+        up, down = random_experts(NUM_EXPERTS, HIDDEN, intermediate, generator=generator)
         self._dtype = dtype
         self._locals = [
             LocalExperts(up[mine].to(dtype), down[mine].to(dtype))

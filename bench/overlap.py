@@ -34,6 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bench.experts import random_experts
 from host_agent.bands import Kind, Placement
 from host_agent.collectives import Geometry, Group, Layout, Routing, Unit
 from host_agent.moe import InNetworkMoE, LocalExperts, Stages
@@ -67,8 +68,7 @@ class Rank:
     def __init__(self, group: Group, plan: Plan) -> None:
         generator = torch.Generator().manual_seed(group.rank)
         num, inner = NUM_EXPERTS // NUM_RANKS, plan.intermediate
-        up = torch.randn(num, 2 * inner, HIDDEN, generator=generator) / HIDDEN**0.5
-        down = torch.randn(num, HIDDEN, inner, generator=generator) / inner**0.5
+        up, down = random_experts(num, HIDDEN, inner, generator=generator)
         self.experts, self.stages, self.group = LocalExperts(up, down), Stages(group.rank), group
         self.x_TH = torch.randn(plan.num_tokens, HIDDEN, generator=generator)
         self.routing = self._routing(generator)

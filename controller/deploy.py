@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from controller.address import ip_text
 from controller.allocate import Holding, allocate, next_generation
 from controller.entries import Share, forward_entries, job_entries
 from controller.errors import ControllerError, SwitchError
@@ -17,6 +18,8 @@ from controller.job import Job
 from controller.session import DEADLINE_S
 from controller.state import Changes, InstalledJob, Scope, of_jobs, plain_traffic
 from controller.switch import Load, Switch
+from host_agent.rendezvous import Ticket
+from host_agent.wire import INC_UDP_PORT
 from p4src import program
 
 
@@ -33,6 +36,22 @@ class Installed:
     def share(self) -> Share:
         """Any switch's share: number and generation are the same on all."""
         return next(iter(self.shares.values()))
+
+    def ticket(self, rank: int) -> Ticket:
+        """Return what a rank must know to take part."""
+        at = self.job.ranks[rank].at
+        switch_ip = self.job.switches[at.switch].ports[at.port].ip
+        assert switch_ip is not None
+        return Ticket(
+            job=self.share.job_id,
+            generation=self.share.generation,
+            num_slots=self.job.num_slots,
+            segments=self.job.segments,
+            max_chunks=self.max_chunks,
+            switch_host=ip_text(switch_ip),
+            switch_port=INC_UDP_PORT,
+            ranks=tuple(range(self.job.world_size)),
+        )
 
 
 @dataclass(slots=True)

@@ -29,7 +29,6 @@ from controller.deploy import Installed
 from controller.errors import RefusedError
 from controller.job import Job
 from host_agent.rendezvous import Join, Ticket
-from host_agent.wire import INC_UDP_PORT
 
 MAX_UDP_PORT: Final = 0xFFFF
 WATCH_WITHIN_S: Final = 10.0
@@ -166,19 +165,7 @@ class Meeting:
     def ticket(self, rank: int) -> Ticket:
         """Return what a rank of a running job must know."""
         assert self.installed is not None
-        at = self.job.ranks[rank].at
-        switch_ip = self.job.switches[at.switch].ports[at.port].ip
-        assert switch_ip is not None
-        return Ticket(
-            job=self.installed.share.job_id,
-            generation=self.generation,
-            num_slots=self.job.num_slots,
-            segments=self.job.segments,
-            max_chunks=self.installed.max_chunks,
-            switch_host=ip_text(switch_ip),
-            switch_port=INC_UDP_PORT,
-            ranks=tuple(range(self.job.world_size)),
-        )
+        return self.installed.ticket(rank)
 
 
 @dataclass(slots=True)

@@ -19,8 +19,7 @@ from typing import Final, TypeVar
 import p4src
 from controller.address import Endpoint as Address
 from controller.address import parse_ip, port_mac, rank_mac
-from controller.deploy import Deployer
-from controller.entries import Share
+from controller.deploy import Deployer, Installed
 from controller.job import Job, PortRef, Rank
 from controller.job import Switch as SwitchOfJob
 from controller.pipeline import Pipeline, read_p4info
@@ -129,15 +128,17 @@ class Loopback:
             switch = stack.enter_context(self._switch(prefix))
             job = self._job(prefix, switch, [bound.getsockname()[1] for bound in sockets])
             installed = Deployer().install(job, renew=True)
-            share, most = installed.share, installed.max_chunks
-            sessions = [self._session(rank, prefix, share, most) for rank in range(len(sockets))]
             yield (
                 switch,
                 [
-                    Seat(session, self.layout, bound)
-                    for session, bound in zip(sessions, sockets, strict=True)
+                    Seat(self._session(installed, rank), self.layout, bound)
+                    for rank, bound in enumerate(sockets)
                 ],
             )
+
+    def _session(self, installed: Installed, rank: int) -> Session:
+        row, ticket = self.layout.geometry.row, installed.ticket(rank)
+        return ticket.session(rank, row, timers=self.timers, pacing=self.pacing)
 
     def _switch(self, prefix: str) -> Switch:
         built = p4src.program(self.geometry)
@@ -175,19 +176,4 @@ class Loopback:
             ranks=tuple(ranks),
             switches={SWITCH: at},
             links=(),
-        )
-
-    def _session(self, rank: int, prefix: str, share: Share, max_chunks: int) -> Session:
-        return Session(
-            job=share.job_id,
-            generation=share.generation,
-            rank=rank,
-            world_size=self.num_ranks,
-            num_slots=self.num_slots,
-            max_chunks=max_chunks,
-            switch=(f"{prefix}.{rank + 1}", INC_UDP_PORT),
-            row=self.layout.geometry.row,
-            max_segments=self.segments,
-            timers=self.timers,
-            pacing=self.pacing,
         )

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,61 +11,41 @@ from controller.address import Endpoint, parse_ip, parse_mac, rank_mac
 from controller.deploy import Deployer
 from controller.job import Forwarding, Job, PortRef, Rank, Switch
 from controller.pipeline import Pipeline, read_p4info
+from host_agent.rendezvous import Ticket, decode, encode
 from host_agent.session import Pacing, RowFormat, Session, Timers
-from host_agent.wire import CHUNK_BYTES, INC_UDP_PORT
+from host_agent.wire import CHUNK_BYTES
 from incmoe.demo.network import DEVICE_ID, Links, Network
 from p4src import program
 
 UDP_PORT: Final = 17711  # of every rank, each in its own namespace
 _SWITCH: Final = "s1"
-_FILE: Final = "share.json"
+_FILE: Final = "ticket{}.json"
 LEAST_PATIENCE_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What the switch gave the job."""
-
-    job: int
-    generation: int
-    max_chunks: int
-    segments: int
-
-    def write(self, folder: Path) -> None:
-        """For the ranks."""
-        (folder / _FILE).write_text(json.dumps(asdict(self)))
-
-    @classmethod
-    def read(cls, folder: Path) -> Share:
-        """What `write` wrote."""
-        return cls(**json.loads((folder / _FILE).read_text()))
-
-
-def install(plan: Plan, network: Network) -> Share:
+def install(plan: Plan, network: Network) -> list[Ticket]:
     """Give the switch the job and the ranks' MAC addresses; raises ControllerError."""
     sizes = Pipeline(read_p4info(program(plan.geometry).p4info)).sizes()
     chunks = -(-plan.row_bytes // CHUNK_BYTES)
     least = -(-chunks // sizes.max_chunks)
     segments = min(least + least // 4, sizes.cells // (plan.num_ranks * plan.num_slots))
     installed = Deployer().install(_job(plan, network, segments), renew=True)
-    share = installed.share
-    return Share(share.job_id, share.generation, installed.max_chunks, segments)
+    return [installed.ticket(rank) for rank in range(plan.num_ranks)]
 
 
-def session(plan: Plan, share: Share, rank: int, links_ip: str) -> Session:
-    """A rank's session; `links_ip` is the switch's address on its link."""
-    return Session(
-        job=share.job,
-        generation=share.generation,
-        rank=rank,
-        world_size=plan.num_ranks,
-        num_slots=plan.num_slots,
-        max_chunks=share.max_chunks,
-        switch=(links_ip, INC_UDP_PORT),
-        row=RowFormat(plan.row_bytes, plan.hidden, 8 * VALUE_BYTES),
+def write(tickets: list[Ticket], folder: Path) -> None:
+    """Leave the tickets for the ranks."""
+    for rank, ticket in enumerate(tickets):
+        (folder / _FILE.format(rank)).write_bytes(encode(ticket))
+
+
+def session(plan: Plan, folder: Path, rank: int) -> Session:
+    """A rank's session, by the ticket that `write` left."""
+    return decode(Ticket, (folder / _FILE.format(rank)).read_bytes()).session(
+        rank,
+        RowFormat(plan.row_bytes, plan.hidden, 8 * VALUE_BYTES),
         timers=_timers(plan),
         pacing=Pacing(look_every_s=plan.look_every_s),
-        max_segments=share.segments,
     )
 
 

@@ -20,7 +20,7 @@ import torch
 from bench.collectives import plan as schemes
 from bench.collectives.all_to_all import AllToAll
 from bench.collectives.in_network import InNetwork
-from bench.collectives.job import UDP_PORT, Share, session
+from bench.collectives.job import UDP_PORT, session
 from bench.collectives.library import Gloo
 from bench.collectives.mesh import Mesh
 from bench.collectives.plan import Plan
@@ -41,7 +41,7 @@ FLOAT_TOLERANCE = 1e-4  # of float32 sums of a few Gaussian values
 class Rank:
     """A rank's schemes, ready to run."""
 
-    def __init__(self, folder: Path, rank: int, switch_ip: str, ips: list[str]) -> None:
+    def __init__(self, folder: Path, rank: int, ips: list[str]) -> None:
         self.plan = Plan.read(folder)
         self.tensors = Tensors(self.plan, rank, Routes.read(folder))
         self._stack = ExitStack()
@@ -52,7 +52,7 @@ class Rank:
             Kind.ROUTED,
             band_rows=self.plan.band_rows,
         )
-        seat = session(self.plan, Share.read(folder), rank, switch_ip)
+        seat = session(self.plan, folder, rank)
         bound = bound_socket(ips[rank], UDP_PORT)
         self.endpoint = Endpoint(seat, layout.wanted(rank), bound=bound)
         self.endpoint.check_switch()
@@ -107,7 +107,7 @@ class Rank:
 
 def serve(channel: Channel, folder: Path, rank: int, ips: list[str]) -> None:
     """The process's work."""
-    one = Rank(folder, rank, ips[-1], ips[:-1])
+    one = Rank(folder, rank, ips)
     channel.report("ready")
     while (command := channel.next_command())["do"] == "run":
         channel.report("ran", **one.run(command["scheme"], command["at"]))
@@ -116,7 +116,7 @@ def serve(channel: Channel, folder: Path, rank: int, ips: list[str]) -> None:
 
 
 def main() -> None:
-    """The process: `rank FOLDER RANK RANK_IP... SWITCH_IP`."""
+    """The process: `rank FOLDER RANK RANK_IP...`."""
     torch.set_num_threads(1)
     folder, rank, *ips = sys.argv[1:]
     body = partial(serve, folder=Path(folder), rank=int(rank), ips=ips)

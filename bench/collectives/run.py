@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.collectives import links as shaped
-from bench.collectives.job import install
+from bench.collectives.job import install, write
 from bench.collectives.links import Moved
 from bench.collectives.plan import Plan
 from bench.collectives.routing import Routes, routes_of
@@ -93,7 +93,7 @@ class _Run:
         plan.write(self._folder)
         routes.write(self._folder)
         self._switch = self._start_switch()
-        install(plan, self._network).write(self._folder)
+        write(install(plan, self._network), self._folder)
         self._start_ranks()
         for scheme in plan.schemes:
             self._measure(scheme)
@@ -118,7 +118,7 @@ class _Run:
     def _start_ranks(self) -> None:
         ips = [at.rank_ip for at in self._links.attachments]
         for rank, at in enumerate(self._links.attachments):
-            words = ["bench.collectives.rank", str(self._folder), str(rank), *ips, at.switch_ip]
+            words = ["bench.collectives.rank", str(self._folder), str(rank), *ips]
             command = Command.module(*words, namespace=at.namespace)
             self._ranks.append(self._supervisor.start(f"rank {rank}", command, talks=True))
         self._supervisor.gather(self._ranks, "ready", timeout_s=START_S)

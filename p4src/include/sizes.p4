@@ -21,7 +21,6 @@
 #error "define GEOMETRY_MTU1500 or GEOMETRY_MTU9000"
 #endif
 
-#define CHUNK_BYTES 256
 #define MAX_JOBS    64
 #define MAX_OWNERS  4096   // (job, rank) pairs
 #define MAX_PORTS   512    // (job, port) pairs

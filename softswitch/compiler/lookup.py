@@ -15,6 +15,8 @@ from softswitch.compiler.expressions import low
 from softswitch.compiler.memory import table_name
 from softswitch.compiler.rows import HASH_FACTOR, HASH_SHIFT, RowLayout, num_words
 
+Tried = tuple[ll.Value, ll.Value]  # a row, and whether it is the one
+
 
 @dataclass(frozen=True)
 class SearchKey:
@@ -66,23 +68,33 @@ def _longest_prefix(e: Emitter, rows: RowLayout, key: SearchKey) -> ll.Value:
     """The key under one mask after the other until there is a slot for it."""
     assert key.masked is not None, "an lpm table has no range"
     b, width = e.b, key.masked.type.width
-    masks, count = _root(e, rows, 3), _root_word(e, rows, 4)
-    before = b.block
-    head, look, shorter, done = (e.block(n) for n in ("head", "look", "shorter", "found"))
+    masked, masks = key.masked, _root(e, rows, 3)
+
+    def under_mask(number: ll.Value) -> Tried:
+        mask = v.load(b, v.element(b, masks, number, width // 8), width, align=8)
+        prefix = v.resize(b, b.and_(masked, mask), width + 64)
+        which = b.shl(v.resize(b, number, width + 64), v.const(width + 64, width))
+        row = _probe(e, rows, b.or_(prefix, which))
+        return row, b.icmp_unsigned("!=", row, v.i64(0))
+
+    return _first(e, _root_word(e, rows, 4), under_mask)
+
+
+def _first(e: Emitter, count: ll.Value, attempt: Callable[[ll.Value], Tried]) -> ll.Value:
+    """Try 0, 1, ... below `count` until one is found; its row, else 0."""
+    b, before = e.b, e.b.block
+    head, look, further, done = (e.block(n) for n in ("head", "look", "further", "found"))
     b.branch(head)
     b.position_at_end(head)
     number = b.phi(v.I64)
     number.add_incoming(v.i64(0), before)
     b.cbranch(b.icmp_unsigned("<", number, count), look, done)
     b.position_at_end(look)
-    mask = v.load(b, v.element(b, masks, number, width // 8), width, align=8)
-    prefix = v.resize(b, b.and_(key.masked, mask), width + 64)
-    which = b.shl(v.resize(b, number, width + 64), v.const(width + 64, width))
-    row = _probe(e, rows, b.or_(prefix, which))
+    row, is_found = attempt(number)
     looked = b.block
-    b.cbranch(b.icmp_unsigned("!=", row, v.i64(0)), done, shorter)
-    b.position_at_end(shorter)
-    number.add_incoming(b.add(number, v.i64(1)), shorter)
+    b.cbranch(is_found, done, further)
+    b.position_at_end(further)
+    number.add_incoming(b.add(number, v.i64(1)), further)
     b.branch(head)
     b.position_at_end(done)
     return _either(b, (v.i64(0), head), (row, looked))
@@ -139,25 +151,15 @@ def hash_key(b: ll.IRBuilder, key: ll.Value) -> ll.Value:
 
 def _scanned(e: Emitter, rows: RowLayout, key: SearchKey) -> ll.Value:
     """The first record, in order, that matches."""
-    b = e.b
-    records, count = _root(e, rows, 1), _root_word(e, rows, 2)
-    before = b.block
-    head, compare, differs, done = (e.block(n) for n in ("head", "compare", "differs", "found"))
-    b.branch(head)
-    b.position_at_end(head)
-    index = b.phi(v.I64)
-    index.add_incoming(v.i64(0), before)
-    b.cbranch(b.icmp_unsigned("<", index, count), compare, done)
-    b.position_at_end(compare)
-    address = v.element(b, records, index, 8 * rows.record_words)
-    matches = _matches(b, rows, address, key)
-    row = v.load(b, v.at(b, address, 8 * (rows.record_words - 1)), 64, align=8)
-    b.cbranch(matches, done, differs)
-    b.position_at_end(differs)
-    index.add_incoming(b.add(index, v.i64(1)), differs)
-    b.branch(head)
-    b.position_at_end(done)
-    return _either(b, (v.i64(0), head), (row, compare))
+    b, records = e.b, _root(e, rows, 1)
+
+    def record(index: ll.Value) -> Tried:
+        address = v.element(b, records, index, 8 * rows.record_words)
+        matches = _matches(b, rows, address, key)
+        row = v.load(b, v.at(b, address, 8 * (rows.record_words - 1)), 64, align=8)
+        return row, matches
+
+    return _first(e, _root_word(e, rows, 2), record)
 
 
 def _matches(b: ll.IRBuilder, rows: RowLayout, record: ll.Value, key: SearchKey) -> ll.Value:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
@@ -18,6 +17,7 @@ from softswitch.engine import Engine
 from softswitch.interpreter import Interpreter
 from softswitch.p4runtime.server import Server
 from softswitch.p4runtime.service import Service
+from tests.ports import free_tcp_port
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Bmv2:
         self._folder = Path(tempfile.mkdtemp(prefix="incmoe-bmv2-"))
         self.grpc = f"unix:{self._folder}/grpc"
         command = ["simple_switch_grpc", "--no-p4", "--device-id", str(self.device_id)]
-        command += ["--thrift-port", str(free_port())]
+        command += ["--thrift-port", str(free_tcp_port())]
         command += ["--notifications-addr", f"ipc://{self._folder}/notifications"]
         command += ["--", "--grpc-server-addr", self.grpc]
         with (self._folder / "log").open("wb") as log:
@@ -93,9 +93,3 @@ def why_not(server: str) -> str | None:
     if server == "bmv2" and shutil.which("simple_switch_grpc") is None:
         return "needs simple_switch_grpc on PATH (BMv2, from p4lang's packages)"
     return None
-
-
-def free_port() -> int:
-    """Return a TCP port of the loopback interface that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

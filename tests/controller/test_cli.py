@@ -20,7 +20,8 @@ from controller.switch import Switch
 from host_agent.rendezvous import Join, join
 from incmoe.cli import main
 from tests.controller.documents import changed
-from tests.controller.servers import Running, free_port
+from tests.controller.servers import Running
+from tests.ports import free_tcp_port
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_counters_are_named(
 
 
 def test_errors_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_tcp_port()}"
     broken = tmp_path / "broken.yaml"
     broken.write_text("job: x\n")
     cases = [
@@ -119,7 +120,7 @@ def test_a_served_job_is_taken_off_when_the_controller_is_stopped(
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(changed(document, "ranks", [{"port": 1}, {"port": 2}])))
     command = [sys.executable, "-m", "incmoe", "controller", "serve", str(path)]
-    command += ["--listen", f"127.0.0.1:{free_port()}", "--join-timeout", "20"]
+    command += ["--listen", f"127.0.0.1:{free_tcp_port()}", "--join-timeout", "20"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]

@@ -16,7 +16,8 @@ from controller.state import SwitchState, everything
 from controller.switch import Load, Switch
 from p4src import program
 from tests.controller.documents import changed, tree
-from tests.controller.servers import Embedded, free_port
+from tests.controller.servers import Embedded
+from tests.ports import free_tcp_port
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def test_every_switch_of_a_tree_holds_its_part(
 def test_a_switch_that_is_away_keeps_the_others_as_they_are(
     servers: dict[str, Embedded], tree_document: dict[str, Any]
 ) -> None:
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_tcp_port()}"
     job = parse_job(changed(tree_document, "switches.s.grpc", address))
     with pytest.raises(SwitchError, match=f"switch {address}: no answer"):
         Deployer(deadline_s=0.3).install(job, renew=False)

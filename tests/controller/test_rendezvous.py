@@ -28,7 +28,7 @@ from controller.state import SwitchState
 from controller.switch import Switch
 from host_agent.rendezvous import Join, Membership, Notice, RendezvousError, join
 from tests.controller.documents import changed
-from tests.controller.servers import free_port
+from tests.ports import free_tcp_port
 
 SOON_S = 10.0
 
@@ -165,7 +165,7 @@ def test_ranks_of_different_models_are_all_told(service: Service) -> None:
 
 
 def test_a_job_that_cannot_be_installed_is_refused_to_all(document: dict[str, Any]) -> None:
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_tcp_port()}"
     service = Service(parse_job(changed(document, "switches.s1.grpc", address)))
     service.rendezvous._deployer.deadline_s = 0.3
     message = f"job demo could not be installed: switch {address}: no answer within 0.3 s"
@@ -248,7 +248,7 @@ def killed(document: dict[str, Any], tmp_path: Path) -> Iterator[tuple[str, Call
     """A controller in a process of its own: its address, and what kills it."""
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(document))
-    listen = f"127.0.0.1:{free_port()}"
+    listen = f"127.0.0.1:{free_tcp_port()}"
     command = [sys.executable, "-m", "incmoe", "controller", "serve", str(path), "--listen", listen]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -302,7 +302,7 @@ def test_a_job_whose_ranks_are_all_lost_is_taken_off_in_time(
 
 
 def test_a_controller_that_is_not_there_is_named() -> None:
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_tcp_port()}"
     request = Join("demo", 2, 3, "127.0.0.1", 1, "mtu1500", {})
     with pytest.raises(
         RendezvousError, match=f"^rank 2 of job demo: no controller answers at {address}$"

@@ -18,7 +18,8 @@ from controller.state import Changes, SwitchState, everything
 from controller.switch import Load, Switch
 from p4src import program
 from tests.controller.documents import changed
-from tests.controller.servers import Running, free_port
+from tests.controller.servers import Running
+from tests.ports import free_tcp_port
 
 NOTHING = Changes((), (), (), ())
 DOOR = Row(tables.JOBS, {"job": 9}, tables.KNOWN, {"generation": 5, "group": 9}, note="other")
@@ -198,7 +199,7 @@ def test_the_last_controller_to_come_writes_and_gives_back_when_it_goes(
 
 
 def test_a_switch_that_does_not_answer_is_named_within_the_deadline() -> None:
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_tcp_port()}"
     with pytest.raises(SwitchError, match=f"^switch {address}: no answer within 0.3 s$"):
         Switch.connect(address, writes=True, deadline_s=0.3)
 

@@ -17,30 +17,16 @@ import pytest
 from incmoe.demo.namespaces import Namespaces
 from tests import namespaces
 from tests.demo.commands import ROOT, SMALL, children_of, command, has_gone
-from tests.packet.devices import why_no_bmv2
+from tests.marks import on_both
 
 NO_VETH = namespaces.why_not() or (
     None if shutil.which("ethtool") else "needs the command ethtool (package ethtool)"
 )
-NO_BMV2 = why_no_bmv2()
 
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(NO_VETH is not None, reason=NO_VETH or ""),
 ]
-on_both = pytest.mark.parametrize(
-    "switch",
-    [
-        pytest.param(
-            "bmv2",
-            marks=[
-                pytest.mark.bmv2,
-                pytest.mark.skipif(NO_BMV2 is not None, reason=NO_BMV2 or ""),
-            ],
-        ),
-        "embedded",
-    ],
-)
 
 
 def left_by(pid: int) -> list[str]:

@@ -17,7 +17,7 @@ import pytest
 
 from tests import namespaces
 from tests.demo.commands import ROOT, SMALL
-from tests.packet.devices import why_no_bmv2
+from tests.marks import on_both
 
 PACKAGES = {
     "mnexec": "mininet",
@@ -34,26 +34,12 @@ NO_MININET = (
     or ("needs the Python package mininet (incmoe[mininet])" if NO_MODULE else None)
     or (f"needs {', '.join(LACKS)}" if LACKS else None)
 )
-NO_BMV2 = why_no_bmv2()
 PATIENCE_S = 120
 
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(NO_MININET is not None, reason=NO_MININET or ""),
 ]
-on_both = pytest.mark.parametrize(
-    "switch",
-    [
-        pytest.param(
-            "bmv2",
-            marks=[
-                pytest.mark.bmv2,
-                pytest.mark.skipif(NO_BMV2 is not None, reason=NO_BMV2 or ""),
-            ],
-        ),
-        "embedded",
-    ],
-)
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:

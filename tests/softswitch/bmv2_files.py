@@ -7,13 +7,14 @@ below that.
 
 from __future__ import annotations
 
-import socket
 import struct
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.ports import free_tcp_port
 
 MAX_FRAMES = 62
 NUM_PORTS = 8
@@ -45,7 +46,7 @@ def run_simple_switch(
 @contextmanager
 def _running(json: Path, folder: Path) -> Iterator[None]:
     command = ["simple_switch", "--use-files", str(_START_S), "--log-level", "off"]
-    command += ["--thrift-port", str(_free_port())]
+    command += ["--thrift-port", str(free_tcp_port())]
     command += ["--notifications-addr", f"ipc://{folder}/notifications"]
     for port in range(NUM_PORTS):
         command += ["-i", f"{port}@{folder / str(port)}"]
@@ -58,13 +59,6 @@ def _running(json: Path, folder: Path) -> Iterator[None]:
     finally:
         process.terminate()
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _write_pcap(path: Path, frames: Sequence[bytes]) -> None:

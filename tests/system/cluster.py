@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-import socket
 import subprocess
 import sys
 import time
@@ -15,15 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from host_agent.wire import INC_UDP_PORT
+from incmoe.demo.network import answers
+from tests.ports import free_tcp_port
 
 START_S = 90.0  # processes import torch on shared cores
 JOB = "test"
-
-
-def free_tcp_port() -> int:
-    """A TCP port of loopback that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @dataclass
@@ -70,8 +65,7 @@ class Cluster:
         )
         serve = ["controller", "serve", str(job), "--listen", self.rendezvous]
         self.start("controller", "incmoe", *serve)
-        host, _, port = self.rendezvous.rpartition(":")
-        self._wait("controller", lambda: _accepts(host, int(port)))
+        self._wait("controller", lambda: answers(self.rendezvous))
 
     def start_rank(self, rank: int, *, world_size: int | None = None, name: str = "") -> None:
         """Start a rank that calls its layer again and again."""
@@ -106,11 +100,6 @@ class Cluster:
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
-
-
-def _accepts(host: str, port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((host, port)) == 0
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.cluster import JOB, Cluster, cluster, free_tcp_port
+from tests.ports import free_tcp_port
+from tests.system.cluster import JOB, Cluster, cluster
 
 JOB_FILE = """\
 job: test

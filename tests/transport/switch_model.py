@@ -8,36 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
+from controller.drops import Drop
 from host_agent import wire
 from host_agent.wire import CHUNK_BYTES, HEADER, HEADER_BYTES, MAX_RANKS, Op
 
 LANES = 1 << (8 * CHUNK_BYTES)
 SEQ_HALF = 1 << 31
-
-
-class Drop(IntEnum):
-    """Numbers of drops.p4 that can arise from messages alone."""
-
-    NO_JOB = 1
-    STALE_GENERATION = 2
-    WRONG_PORT = 3
-    NO_SLOT = 4
-    UNKNOWN_OP = 5
-    TRUNCATED = 6
-    WRONG_VERSION = 7
-    STALE_SEQ = 9
-    NOT_ARMED = 10
-    NOT_MEMBER = 11
-    REPEATED = 12
-    WRONG_LENGTH = 13
-    NO_MEMBERS = 14
-    COLLECTED = 15
-    OVERLAP = 18
 
 
 class Dropped(Exception):  # noqa: N818

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks that several folders' tests bear."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.packet.devices import why_no_bmv2
+
+NO_BMV2 = why_no_bmv2()
+
+on_both = pytest.mark.parametrize(
+    "switch",
+    [
+        pytest.param(
+            "bmv2",
+            marks=[
+                pytest.mark.bmv2,
+                pytest.mark.skipif(NO_BMV2 is not None, reason=NO_BMV2 or ""),
+            ],
+        ),
+        "embedded",
+    ],
+)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ports of the loopback interface for servers that tests start."""
+
+from __future__ import annotations
+
+import socket
+
+
+def free_tcp_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
