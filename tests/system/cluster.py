@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from host_agent.wire import INC_UDP_PORT
-from incmoe.demo.network import answers
-from tests.ports import free_tcp_port
+from tests.ports import accepts, free_tcp_port
 
 START_S = 90.0  # processes import torch on shared cores
 JOB = "test"
@@ -65,7 +64,7 @@ class Cluster:
         )
         serve = ["controller", "serve", str(job), "--listen", self.rendezvous]
         self.start("controller", "incmoe", *serve)
-        self._wait("controller", lambda: answers(self.rendezvous))
+        self._wait("controller", lambda: accepts(self.rendezvous))
 
     def start_rank(self, rank: int, *, world_size: int | None = None, name: str = "") -> None:
         """Start a rank that calls its layer again and again."""
