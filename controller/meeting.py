@@ -75,11 +75,10 @@ class Meeting:
         if join.rank in self.joins:
             first = self.joins[join.rank]
             raise RefusedError(
-                f"{_who(join)} joins twice: from {first.host}:{first.udp_port} "
-                f"and from {join.host}:{join.udp_port}"
+                f"{_who(join)} joins twice: from {_address(first)} and from {_address(join)}"
             )
         for other in self.joins.values():
-            difference = fingerprint_difference(other, join)
+            difference = shared_address(other, join) or fingerprint_difference(other, join)
             if difference:
                 self.end(f"job {join.job}: {difference}")
                 raise RefusedError(self.ended)
@@ -248,6 +247,13 @@ def check_join(job: Job, join: Join) -> None:
             raise RefusedError(f"{_who(join)}: {name} is {given}, the job file says {expected}")
 
 
+def shared_address(one: Join, other: Join) -> str:
+    """Return what is wrong if two ranks gave one address; or ''."""
+    if parse_ip(other.host) == 0 or _address(one) != _address(other):  # 0.0.0.0: the file knows
+        return ""
+    return f"ranks {one.rank} and {other.rank} are both at {_address(one)}"
+
+
 def fingerprint_difference(one: Join, other: Join) -> str:
     """Return the first field in which two fingerprints differ, both values and ranks; or ''."""
     ours, theirs = _flat(one.fingerprint), _flat(other.fingerprint)
@@ -268,6 +274,10 @@ def _flat(fingerprint: Mapping[str, object], prefix: str = "") -> dict[str, obje
         else:
             flat[f"{prefix}{name}"] = value
     return flat
+
+
+def _address(join: Join) -> str:
+    return f"{join.host}:{join.udp_port}"
 
 
 def _who(join: Join) -> str:

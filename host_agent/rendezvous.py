@@ -147,7 +147,7 @@ def decode(kind: type[M], body: bytes) -> M:
     """Return the message of a JSON body; raises RendezvousError naming the field that is wrong."""
     try:
         values = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RendezvousError(f"{kind.__name__}: not JSON: {error}") from None
     names = {field.name for field in fields(kind)}
     if not isinstance(values, dict) or set(values) != names:

@@ -31,6 +31,7 @@ from host_agent.errors import AgentError
 
 HEADER: Final = struct.Struct(">BBBBHHIIIIHH")
 MAX_EXPERTS: Final = 65535
+MAX_TOP_K: Final = 255
 
 
 class BandError(AgentError, ValueError):

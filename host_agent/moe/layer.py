@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from host_agent import scale
-from host_agent.bands import Placement
+from host_agent.bands import MAX_TOP_K, Placement
 from host_agent.collectives import Group, Routing, Unit
 from host_agent.moe.experts import LayerError, LocalExperts
 from host_agent.moe.stages import Stages
@@ -131,12 +131,17 @@ class InNetworkMoE(nn.Module):
             raise LayerError(
                 f"expert ids of shape {tuple(ids.shape)}, weights of {tuple(weights.shape)}"
             )
-        ids_TK = ids.detach().reshape(num_tokens, ids.shape[-1]).cpu().numpy()
+        top_k = ids.shape[-1]
+        if top_k > MAX_TOP_K:
+            raise LayerError(f"{top_k} experts a token, a band header takes 0..{MAX_TOP_K}")
+        if ids.shape[:-1].numel() != num_tokens:
+            raise LayerError(f"expert ids of {ids.shape[:-1].numel()} tokens, rows of {num_tokens}")
+        ids_TK = ids.detach().reshape(num_tokens, top_k).cpu().numpy()
         num_experts = self.group.placement.num_experts
         if ids_TK.size and (ids_TK.min() < 0 or ids_TK.max() > num_experts):
             bad = int(ids_TK.min() if ids_TK.min() < 0 else ids_TK.max())
             raise LayerError(f"expert id {bad}, experts are 0..{num_experts - 1}")
-        weights_TK = weights.detach().reshape(num_tokens, ids.shape[-1]).float().cpu().numpy()
+        weights_TK = weights.detach().reshape(num_tokens, top_k).float().cpu().numpy()
         return ids_TK.astype(np.int32), weights_TK
 
 

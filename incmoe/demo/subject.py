@@ -28,6 +28,9 @@ def check(plan: Plan) -> Shape:
     )
     if shape.experts % plan.num_ranks:
         raise DemoError(f"{shape.experts} experts do not divide among {plan.num_ranks} ranks")
+    ids = tokenizer.load(folder_of(plan)).get_vocab_size()
+    if shape.vocab < ids:
+        raise DemoError(f"vocab {shape.vocab}: the tokenizer makes ids 0..{ids - 1}")
     wanted = plan.prompt_tokens + plan.new_tokens
     if wanted > shape.positions:
         raise DemoError(f"{wanted} tokens a sequence; the model has {shape.positions} positions")

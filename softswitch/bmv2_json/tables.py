@@ -83,11 +83,17 @@ class PipelineReader:
         return ir.Key(name, ir.MatchKind(kind), value, bits, mask)
 
     def _actions(self, node: Json, place: Place) -> dict[str, int]:
-        ids = node.get("action_ids") or [self._id_of(name, place) for name in node["actions"]]
-        for action_id in ids:
-            if action_id not in self.actions:
+        names = [str(name) for name in node["actions"]]
+        ids = [int(i) for i in node.get("action_ids") or [self._id_of(n, place) for n in names]]
+        if len(ids) != len(names):
+            raise place.broken(f"{len(names)} actions and {len(ids)} action ids")
+        for name, action_id in zip(names, ids, strict=True):
+            action = self.actions.get(action_id)
+            if action is None:
                 raise place.broken(f"no action with id {action_id}")
-        return {str(name): int(i) for name, i in zip(node["actions"], ids, strict=True)}
+            if action.name != name:
+                raise place.broken(f"action {action_id} is '{action.name}', not '{name}'")
+        return dict(zip(names, ids, strict=True))
 
     def _id_of(self, name: str, place: Place) -> int:
         for action in self.actions.values():

@@ -120,6 +120,14 @@ def test_a_rank_that_joins_twice_is_refused_with_both_addresses() -> None:
     )
 
 
+def test_two_ranks_at_one_address_end_the_meeting_for_all() -> None:
+    made = roster(OPEN)
+    waiting = made.join(join_of(0), now=0)
+    with pytest.raises(RefusedError, match=r"ranks 0 and 2 are both at 127\.0\.0\.1:5001"):
+        made.join(join_of(2, udp_port=5001), now=0)
+    assert waiting.stage is Stage.ENDED
+
+
 def test_different_fingerprints_end_the_meeting_for_all() -> None:
     made = roster()
     waiting = made.join(join_of(0), now=0)

@@ -34,6 +34,7 @@ def test_tuples_come_back_as_tuples() -> None:
 
 WRONG = [
     (b"{", "Notice: not JSON"),
+    (b"[" * 100_000, "Notice: not JSON"),
     (b"[]", "Notice has fields ['ended', 'gone'], got list"),
     (b'{"gone": []}', "Notice has fields ['ended', 'gone'], got ['gone']"),
     (b'{"gone": [], "ended": "", "x": 1}', "Notice has fields ['ended', 'gone'], got"),

@@ -57,6 +57,11 @@ def test_experts_must_divide_among_the_ranks() -> None:
         subject.check(Plan(random_model="experts=6,layers=1"))
 
 
+def test_prompts_must_fit_the_vocabulary() -> None:
+    with pytest.raises(DemoError, match=r"vocab 10: the tokenizer makes ids 0\.\.1023"):
+        subject.check(Plan(random_model="vocab=10,layers=1"))
+
+
 def test_sequences_must_fit_the_model() -> None:
     plan = Plan(random_model="positions=100,layers=1", prompt_tokens=90, new_tokens=20)
     with pytest.raises(DemoError, match="110 tokens a sequence; the model has 100 positions"):

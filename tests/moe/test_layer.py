@@ -276,6 +276,8 @@ def test_an_error_in_a_stage_reaches_the_caller_and_ends_the_group():
         (lambda t: (t.x.half(), t.ids, t.weights), "rows of torch.float16"),
         (lambda t: (t.x, t.ids + 6, t.weights), r"expert id \d+, experts are 0\.\.7"),
         (lambda t: (t.x, t.ids, t.weights[:, 1:]), "weights of"),
+        (lambda t: (t.x, t.ids[1:], t.weights[1:]), "expert ids of 3 tokens, rows of 4"),
+        (lambda t: (t.x, t.ids.repeat(1, 200), t.weights.repeat(1, 200)), "experts a token"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(change, says):

@@ -122,6 +122,8 @@ BROKEN: list[tuple[Json, str]] = [
     (with_table(next_tables={"act": "elsewhere"}), "no node 'elsewhere'"),
     (with_table(next_tables={"act": "t"}), "a loop through 't'"),
     (with_table(action_ids=[9]), "no action with id 9"),
+    (with_table(actions=["other"]), "action 0 is 'act', not 'other'"),
+    (with_table(actions=["act", "act"]), "2 actions and 1 action ids"),
     (with_state(transitions=[{"type": "default", "next_state": "x"}]), "no state 'x'"),
     (
         with_state(
