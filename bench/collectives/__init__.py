@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AllGather with ReduceScatter on shaped links: in the network, and as rings, all-to-all and gloo.
+"""AllGather with ReduceScatter on shaped links: in the network, by rings, all-to-all, gloo, MPI.
 
     python -m bench.collectives --ranks 4 --rate 100mbit --json FILE --plots DIR       needs root
 

@@ -8,10 +8,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from bench.collectives import mpi
 from bench.collectives.figures import figures, table
-from bench.collectives.plan import ROUTINGS, SCHEMES, Plan
+from bench.collectives.plan import MPI, ROUTINGS, SCHEMES, Plan
 from bench.collectives.plots import draw
 from bench.collectives.run import run
+from host_agent.errors import AgentError
 from incmoe.demo.errors import DemoError
 from incmoe.demo.plan import SWITCHES
 from incmoe.figures import write_figures
@@ -24,8 +26,8 @@ def main() -> int:
     """Measure, print, write."""
     arguments = _parser().parse_args()
     try:
-        outcome = run(_plan(arguments), lambda line: print(line, file=sys.stderr, flush=True))
-    except DemoError as error:
+        outcome = run(_plan(arguments), _say)
+    except (DemoError, AgentError) as error:
         print(f"bench.collectives: {error}\n{getattr(error, 'log_tail', '')}", file=sys.stderr)
         return 2
     found = list(figures(outcome))
@@ -35,6 +37,22 @@ def main() -> int:
         if arguments.plots:
             draw([arguments.json], arguments.plots)
     return 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def schemes_named(text: str) -> list[str]:
+    """Those named that can be run here."""
+    named = text.split(",")
+    for name in named:
+        if name not in SCHEMES:
+            raise argparse.ArgumentTypeError(f"{name}: not one of {', '.join(SCHEMES)}")
+    if MPI in named and (lack := mpi.why_not()) is not None:
+        _say(f"scheme {MPI} left out: {lack}")
+        named.remove(MPI)
+    return named
 
 
 def _rate(text: str) -> int:
@@ -57,7 +75,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         look_every_s=arguments.look_every / 1e3,
         rounds=arguments.rounds,
         routing=arguments.routing,
-        schemes=tuple(arguments.schemes.split(",")),
+        schemes=tuple(arguments.schemes),
     )
 
 
@@ -74,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--look-every", type=float, default=4.0, metavar="MS", help=f"of transports {says}")
     add("--rounds", type=int, default=5, help=f"measured runs of each scheme {says}")
     add("--routing", choices=ROUTINGS, default=Plan().routing, help=says)
-    add("--schemes", default=",".join(SCHEMES), help=f"which, in this order {says}")
+    every = ",".join(SCHEMES)
+    add("--schemes", type=schemes_named, default=every, help=f"which, in this order {says}")
     add("--json", type=Path, metavar="FILE", help="write the figures here")
     add("--plots", type=Path, metavar="DIR", help="draw the figures of --json here")
     return parser

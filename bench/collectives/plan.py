@@ -10,12 +10,13 @@ from typing import Final
 
 from incmoe.demo.plan import EMBEDDED
 
-STATIC, ROUTED, RING, ALL_TO_ALL, GLOO = SCHEMES = (
+STATIC, ROUTED, RING, ALL_TO_ALL, GLOO, MPI = SCHEMES = (
     "static",
     "routed",
     "ring",
     "all_to_all",
     "gloo",
+    "mpi",
 )
 UNIFORM, TRAINED = ROUTINGS = ("uniform", "trained")
 NUM_EXPERTS, TOP_K, HIDDEN = 64, 8, 2048  # OLMoE-1B-7B

@@ -21,7 +21,14 @@ _STYLES: Final = {
     ("routed", "alltoall"): ("^", ":", "0.6", "rows where needed, over all-to-all"),
 }
 _ALIKE: Final = ("switch", "geometry", "routing")
-_HATCHES: Final = {"static": "", "routed": "//", "ring": "..", "all_to_all": "xx", "gloo": "\\\\"}
+_HATCHES: Final = {
+    "static": "",
+    "routed": "//",
+    "ring": "..",
+    "all_to_all": "xx",
+    "gloo": "\\\\",
+    "mpi": "++",
+}
 
 
 @dataclass(frozen=True, slots=True)

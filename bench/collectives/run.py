@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from bench.collectives import links as shaped
+from bench.collectives import mpi
 from bench.collectives.job import install, write
 from bench.collectives.links import Moved
-from bench.collectives.plan import Plan
+from bench.collectives.plan import MPI, Plan
 from bench.collectives.routing import Routes, routes_of
 from incmoe.demo.child import Child, Command
 from incmoe.demo.network import Links, Network, answers
@@ -86,6 +87,7 @@ class _Run:
         self._supervisor, self._say = supervisor, say
         self._network = Network.inside(folder, links)
         self._ranks: list[Child] = []
+        self._with_ranks: list[Child] = []  # that end when the ranks do
 
     def all(self) -> Outcome:
         """Everything, in order."""
@@ -122,6 +124,9 @@ class _Run:
             command = Command.module(*words, namespace=at.namespace)
             self._ranks.append(self._supervisor.start(f"rank {rank}", command, talks=True))
         self._supervisor.gather(self._ranks, "ready", timeout_s=START_S)
+        if MPI in self._plan.schemes:
+            started = self._supervisor.start("mpi", mpi.command(self._folder, self._links))
+            self._with_ranks.append(started)
 
     def _measure(self, scheme: str) -> Sample:
         time.sleep(SETTLE_S)
@@ -143,8 +148,9 @@ class _Run:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def _dismiss(self) -> dict[str, int]:
+        for child in (*self._ranks, *self._with_ranks):
+            child.may_end = True
         for rank in self._ranks:
-            rank.may_end = True
             rank.send("quit")
         told = self._supervisor.gather(self._ranks, "counted", timeout_s=SILENCE_S)
         counts = [message["counts"] for message in told]

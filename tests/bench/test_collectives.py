@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The baselines of bench.collectives over loopback, and its byte model; no namespaces."""
 
+import argparse
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from bench.collectives.__main__ import schemes_named
 from bench.collectives.all_to_all import AllToAll
 from bench.collectives.figures import busiest_bytes, figures, model_bytes
 from bench.collectives.links import Moved
 from bench.collectives.mesh import Mesh
-from bench.collectives.plan import ALL_TO_ALL, RING, ROUTED, STATIC, Plan
+from bench.collectives.plan import ALL_TO_ALL, MPI, RING, ROUTED, STATIC, Plan
 from bench.collectives.ring import Ring
 from bench.collectives.routing import Routes, routes_of
 from bench.collectives.run import Outcome, Sample
@@ -54,13 +57,14 @@ def test_all_to_all_sums_what_the_needed_ranks_give(ranks):
 
 
 def outcome(seconds):
-    """A run in which every scheme took `seconds`, with the bytes that the model says."""
+    """A run in which each scheme took `seconds`."""
     routes = Routes(np.array([[[1]] * 5, [[2]] * 5, [[2]] * 5], np.int32), Placement.even(3, 3))
     samples = tuple(
-        Sample(scheme, seconds[scheme], (Moved(1000, 900, 0),), 0.1) for scheme in PLAN.schemes
+        Sample(scheme, each_s, (Moved(1000, 900, 0),), 0.1) for scheme, each_s in seconds.items()
     )
     counts = {"pulls": 0, "repeated_dispatches": 2}
-    return Outcome(PLAN, routes, samples, counts, shapers_dropped=0, num_cores=2)
+    plan = replace(PLAN, schemes=tuple(seconds))
+    return Outcome(plan, routes, samples, counts, shapers_dropped=0, num_cores=2)
 
 
 def test_bytes_by_the_model_are_those_of_the_design():
@@ -80,6 +84,27 @@ def test_ratios_have_the_names_and_limits_of_the_claim():
     assert found["static_over_ring_n3"].limit == pytest.approx(1.05 * 3 / 4)
     assert found["routed_over_alltoall_n3"].value == pytest.approx(1.25)
     assert found["repairs"].value == 2
+
+
+@pytest.mark.parametrize(("mpi_s", "ring", "ratio"), [(3.0, "mpi", 1.0), (5.0, "ring", 0.75)])
+def test_ratios_are_to_the_faster_ring(mpi_s, ring, ratio):
+    run = outcome({STATIC: 3.0, RING: 4.0, MPI: mpi_s})
+    found = {one.name: one for one in figures(run)}
+    assert found["static_over_ring_n3"].value == ratio
+    assert f"static over {ring}," in found["static_over_ring_n3"].how
+    limits = {name: found[f"{name}_over_bound_n3"].limit for name in (RING, MPI)}
+    assert limits == {RING: None, MPI: None} | {ring: 1.10}
+
+
+def test_mpi_is_left_out_with_the_package_that_brings_it(monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "")
+    assert schemes_named("static,mpi") == [STATIC]
+    assert "openmpi-bin" in capsys.readouterr().err
+
+
+def test_a_scheme_that_does_not_exist_is_refused():
+    with pytest.raises(argparse.ArgumentTypeError, match=r"rings: not one of static, .*, mpi"):
+        schemes_named("static,rings")
 
 
 def test_uniform_routing_needs_as_many_ranks_as_chance_says():
