@@ -19,29 +19,42 @@ from p4src import program
 
 UDP_PORT: Final = 17711  # of every rank, each in its own namespace
 _SWITCH: Final = "s1"
-_FILE: Final = "ticket{}.json"
+_NAME: Final = "collectives"
+_FILE: Final = "{}.ticket{}.json"
 LEAST_PATIENCE_S: Final = 1.0
 
 
-def install(plan: Plan, network: Network) -> list[Ticket]:
+def install(
+    plan: Plan, network: Network, name: str = _NAME, udp_port: int = UDP_PORT
+) -> list[Ticket]:
     """Give the switch the job and the ranks' MAC addresses; raises ControllerError."""
     sizes = Pipeline(read_p4info(program(plan.geometry).p4info)).sizes()
     chunks = -(-plan.row_bytes // CHUNK_BYTES)
     least = -(-chunks // sizes.max_chunks)
     segments = min(least + least // 4, sizes.cells // (plan.num_ranks * plan.num_slots))
-    installed = Deployer().install(_job(plan, network, segments), renew=True)
+    ranks = _ranks(network.links, udp_port)
+    job = Job(
+        name=name,
+        geometry=plan.geometry,
+        num_slots=plan.num_slots,
+        segments=segments,
+        ranks=ranks,
+        switches={_SWITCH: _switch(network.links, network.p4runtime)},
+        links=(),
+    )
+    installed = Deployer().install(job, renew=True)
     return [installed.ticket(rank) for rank in range(plan.num_ranks)]
 
 
-def write(tickets: list[Ticket], folder: Path) -> None:
+def write(tickets: list[Ticket], folder: Path, name: str = _NAME) -> None:
     """Leave the tickets for the ranks."""
     for rank, ticket in enumerate(tickets):
-        (folder / _FILE.format(rank)).write_bytes(encode(ticket))
+        (folder / _FILE.format(name, rank)).write_bytes(encode(ticket))
 
 
-def session(plan: Plan, folder: Path, rank: int) -> Session:
+def session(plan: Plan, folder: Path, rank: int, name: str = _NAME) -> Session:
     """A rank's session, by the ticket that `write` left."""
-    return decode(Ticket, (folder / _FILE.format(rank)).read_bytes()).session(
+    return decode(Ticket, (folder / _FILE.format(name, rank)).read_bytes()).session(
         rank,
         RowFormat(plan.row_bytes, plan.hidden, 8 * VALUE_BYTES),
         timers=_timers(plan),
@@ -58,19 +71,10 @@ def _timers(plan: Plan) -> Timers:
     return Timers(pull_s, 2 * pull_s, probe_every_s=2 * pull_s, deadline_s=20 * pull_s)
 
 
-def _job(plan: Plan, network: Network, segments: int) -> Job:
-    ports = {r + 1: PortRef(_SWITCH, r + 1) for r in range(plan.num_ranks)}
-    return Job(
-        name="collectives",
-        geometry=plan.geometry,
-        num_slots=plan.num_slots,
-        segments=segments,
-        ranks=tuple(
-            Rank(ports[r + 1], Endpoint(rank_mac(r), parse_ip(at.rank_ip), UDP_PORT))
-            for r, at in enumerate(network.links.attachments)
-        ),
-        switches={_SWITCH: _switch(network.links, network.p4runtime)},
-        links=(),
+def _ranks(links: Links, udp_port: int) -> tuple[Rank, ...]:
+    return tuple(
+        Rank(PortRef(_SWITCH, r + 1), Endpoint(rank_mac(r), parse_ip(at.rank_ip), udp_port))
+        for r, at in enumerate(links.attachments)
     )
 
 

@@ -14,15 +14,20 @@ from torch import Tensor
 from bench.collectives.tensors import Tensors
 
 
+def join(rank: int, num_ranks: int, folder: Path) -> None:
+    """Become a rank of the default process group."""
+    warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has other names for both
+    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
+    store = f"file://{folder}/gloo"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=num_ranks)
+
+
 class Gloo:
     """One rank of it."""
 
     def __init__(self, tensors: Tensors, folder: Path) -> None:
-        warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has other names for both
-        os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
         num = tensors.plan.num_ranks
-        store = f"file://{folder}/gloo"
-        dist.init_process_group("gloo", init_method=store, rank=tensors.rank, world_size=num)
+        join(tensors.rank, num, folder)
         self._groups = [dist.new_group(list(range(num))) for _ in range(2)]
         self._rows, self._partials = tensors.rows, torch.cat(tensors.partials)
         self._gathered = torch.empty(num * len(self._rows), self._rows.shape[1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The textbook's ring AllGather and ring ReduceScatter, run at once over TCP, cut in blocks.
+"""The textbook's ring AllGather and ring ReduceScatter over TCP, cut in blocks; also both at once.
 
     rank r -> rank r+1, N-1 steps of one rank's rows each; a block goes on as soon as it is there,
     so that links do not wait between steps
@@ -12,7 +12,7 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -28,53 +28,38 @@ BLOCK_VALUES: Final = 32 * 1024
 Values = NDArray[np.float32]
 
 
-class Ring:
-    """One rank of it."""
+class RingCollectives:
+    """One rank's part in both; each has its own connections, so that both may run at once."""
 
-    def __init__(self, mesh: Mesh, tensors: Tensors) -> None:
-        self._mesh, self._rank, self._num = mesh, tensors.rank, tensors.plan.num_ranks
-        self._mine = tensors.rows.numpy().reshape(-1)
-        self._partials = [partial.numpy().reshape(-1) for partial in tensors.partials]
-        self._gathered = np.zeros((self._num, len(self._mine)), np.float32)
-        self._summed = np.zeros_like(self._gathered)
-        self._shape = tensors.rows.shape
-        self._pool = ThreadPoolExecutor(2)
+    def __init__(self, mesh: Mesh, rank: int, num_ranks: int) -> None:
+        self._mesh, self._rank, self._num = mesh, rank, num_ranks
 
-    def run(self) -> tuple[Tensor, Tensor]:
-        """Run both once; return everyone's rows [N, T, H] and the sums of mine [T, H]."""
-        tasks = [self._pool.submit(self._all_gather), self._pool.submit(self._reduce_scatter)]
-        for task in tasks:
-            task.result()
-        rows, sums = torch.from_numpy(self._gathered), torch.from_numpy(self._summed[self._rank])
-        return rows.reshape(self._num, *self._shape), sums.reshape(self._shape)
-
-    def _all_gather(self) -> None:
-        self._gathered[self._rank] = self._mine
+    def all_gather(self, mine: Values, gathered: Values) -> None:
+        """Fill `gathered` [N, M] with everyone's `mine` [M]."""
+        gathered[self._rank] = mine
         with Sender(self._next(GATHER)) as sender:
-            sender.put(self._blocks(self._mine))
+            sender.put(self._blocks(gathered[self._rank]))
             for step in range(1, self._num):
-                of = self._gathered[(self._rank - step) % self._num]
+                of = gathered[(self._rank - step) % self._num]
                 for block in self._blocks(of):
                     receive(self._previous(GATHER), block.view(np.uint8))
                     if step < self._num - 1:
                         sender.put([block])
 
-    def _reduce_scatter(self) -> None:
+    def reduce_scatter(self, partials: Sequence[Values], summed: Values) -> Values:
+        """Return the sum over ranks of their `partials[this rank]` [M]; `summed` [N, M]: room."""
         first = (self._rank - 1) % self._num
         with Sender(self._next(REDUCE)) as sender:
-            sender.put(self._blocks(self._partials[first]))
+            sender.put(self._blocks(partials[first]))
             for step in range(1, self._num):
                 owner = (self._rank - 1 - step) % self._num
-                pairs = zip(
-                    self._blocks(self._summed[owner]),
-                    self._blocks(self._partials[owner]),
-                    strict=True,
-                )
+                pairs = zip(self._blocks(summed[owner]), self._blocks(partials[owner]), strict=True)
                 for block, mine in pairs:
                     receive(self._previous(REDUCE), block.view(np.uint8))
                     block += mine
                     if step < self._num - 1:
                         sender.put([block])
+        return np.asarray(summed[self._rank])
 
     def _next(self, purpose: int) -> socket.socket:
         return self._mesh.out[purpose, (self._rank + 1) % self._num]
@@ -85,6 +70,29 @@ class Ring:
     @staticmethod
     def _blocks(values: Values) -> list[Values]:
         return [values[i : i + BLOCK_VALUES] for i in range(0, len(values), BLOCK_VALUES)]
+
+
+class Ring:
+    """One rank of both at once, of given tensors."""
+
+    def __init__(self, mesh: Mesh, tensors: Tensors) -> None:
+        self._num = tensors.plan.num_ranks
+        self._collectives = RingCollectives(mesh, tensors.rank, self._num)
+        self._mine = tensors.rows.numpy().reshape(-1)
+        self._partials = [partial.numpy().reshape(-1) for partial in tensors.partials]
+        self._gathered = np.zeros((self._num, len(self._mine)), np.float32)
+        self._summed = np.zeros_like(self._gathered)
+        self._shape = tensors.rows.shape
+        self._pool = ThreadPoolExecutor(2)
+
+    def run(self) -> tuple[Tensor, Tensor]:
+        """Run both once; return everyone's rows [N, T, H] and the sums of mine [T, H]."""
+        both = self._collectives
+        gather = self._pool.submit(both.all_gather, self._mine, self._gathered)
+        reduce = self._pool.submit(both.reduce_scatter, self._partials, self._summed)
+        gather.result()
+        rows, sums = torch.from_numpy(self._gathered), torch.from_numpy(reduce.result())
+        return rows.reshape(self._num, *self._shape), sums.reshape(self._shape)
 
 
 class Sender:
