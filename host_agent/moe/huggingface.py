@@ -12,10 +12,10 @@ Legend: E experts, H hidden.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,7 @@ _LAYER: Final = "_in_network_layer"
 _MARKS: Final = ("is_transposed", "has_bias", "has_gate", "_apply_gate")
 # The norm in front of the experts, in the decoder layers of the families that have this seam.
 _NORM: Final = "post_attention_layernorm"
+Layer = TypeVar("Layer", bound=nn.Module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +92,38 @@ def install(
     The model is run once on `calibration`, token ids [B, T] (None: random ones), to learn how
     loud its experts are; see host_agent/scale.py.
     """
-    ExpertsInterface.register(IMPLEMENTATION, _forward)
     stages = Stages(group.rank)
-    layers = []
-    for number, (path, experts) in enumerate(_experts_modules(model)):
-        place = LayerPlace(number, _input_scale(model, path))
-        layer = InNetworkMoE(group, _take_local(experts, path, group), stages, place)
-        # Not as a submodule: the weights are parameters of `experts` already.
-        object.__setattr__(experts, _LAYER, layer)
-        layers.append(layer)
-    model.set_experts_implementation(IMPLEMENTATION)
+
+    def layer(number: int, path: str, experts: LocalExperts) -> InNetworkMoE:
+        return InNetworkMoE(group, experts, stages, LayerPlace(number, _input_scale(model, path)))
+
+    layers = replace_experts(model, group.rank, group.placement, layer)
     installed = Installed(tuple(layers), stages)
     ids = _random_tokens(model, group.rank) if calibration is None else calibration
     with torch.inference_mode(), installed.calibrating():
         model(input_ids=ids.to(model.device))
     return installed
+
+
+def replace_experts(
+    model: PreTrainedModel,
+    rank: int,
+    placement: Placement,
+    make: Callable[[int, str, LocalExperts], Layer],
+) -> list[Layer]:
+    """Put a layer in place of all experts of each layer of `model`; return what was put there.
+
+    `make` is given the layer's number, its experts' path in the model, and this rank's share.
+    """
+    ExpertsInterface.register(IMPLEMENTATION, _forward)
+    layers = []
+    for number, (path, experts) in enumerate(_experts_modules(model)):
+        layer = make(number, path, _take_local(experts, path, placement, rank))
+        # Not as a submodule: the weights are parameters of `experts` already.
+        object.__setattr__(experts, _LAYER, layer)
+        layers.append(layer)
+    model.set_experts_implementation(IMPLEMENTATION)
+    return layers
 
 
 def _random_tokens(model: PreTrainedModel, rank: int) -> Tensor:
@@ -145,15 +163,15 @@ def _num_experts(model: PreTrainedModel) -> int:
     return cast(int, counts.pop())
 
 
-def _take_local(module: Any, path: str, group: Group) -> LocalExperts:
+def _take_local(module: Any, path: str, placement: Placement, rank: int) -> LocalExperts:
     """Return the rank's share of an experts module, which is left with that share alone."""
     if getattr(module, "has_post_expert_norm", False):
         raise LayerError(f"{path}: a norm after each expert is not supported")
     up_name = "gate_up_proj" if module.has_gate else "up_proj"
     total = getattr(module, up_name).shape[0]
-    if total != group.placement.num_experts:
-        raise LayerError(f"{path}: {total} experts, the group places {group.placement.num_experts}")
-    mine = torch.from_numpy(group.placement.experts_of(group.rank))
+    if total != placement.num_experts:
+        raise LayerError(f"{path}: {total} experts, the group places {placement.num_experts}")
+    mine = torch.from_numpy(placement.experts_of(rank))
     names = [up_name, "down_proj"]
     names += [f"{name}_bias" for name in names] if module.has_bias else []
     weights = [_keep(module, name, mine) for name in names]
