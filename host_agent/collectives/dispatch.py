@@ -101,6 +101,11 @@ class Dispatch:
         """Bands of this rank."""
         return len(self._bands)
 
+    @property
+    def layer(self) -> int:
+        """Number of the layer that made the call."""
+        return self._routing.layer
+
     def __iter__(self) -> Iterator[Unit]:
         """Yield the units, each when all of its rows have arrived."""
         num_bands = [1] * self.group.world_size

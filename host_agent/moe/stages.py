@@ -60,7 +60,7 @@ class _Flow:
     """One call's way through the stages."""
 
     def __init__(self, dispatch: Dispatch, compute: Compute, depth: int) -> None:
-        self.trace = Trace(dispatch.group.rank, dispatch.call)
+        self.trace = Trace(dispatch.group.rank, dispatch.call, dispatch.layer)
         self._dispatch = dispatch
         self._compute = compute
         self._units: Channel[Unit] = Channel(depth)

@@ -26,6 +26,10 @@ ROLES = (
 )
 
 
+THREADS = tuple(Stage)  # of a trace, by number
+Event = dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A stage busy with a band, in seconds of the monotonic clock."""
@@ -42,6 +46,7 @@ class Trace:
 
     rank: int
     call: int
+    layer: int = 0
     spans: list[Span] = field(default_factory=list)
 
     def add(self, span: Span) -> None:
@@ -72,17 +77,40 @@ class Trace:
         hideable = sum(roles) - max(roles)
         return (sum(roles) - self.busy_s(Stage)) / hideable if hideable > 0 else 0.0
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[Event]:
         """Return the spans as Chrome trace events: process = rank, thread = stage."""
         return [
-            {
-                "name": f"band {span.band}",
-                "cat": f"call {self.call}",
-                "ph": "X",
-                "ts": span.start_s * 1e6,
-                "dur": (span.end_s - span.start_s) * 1e6,
-                "pid": self.rank,
-                "tid": str(span.stage),
-            }
+            complete(
+                f"layer {self.layer} band {span.band}",
+                (span.start_s, span.end_s),
+                pid=self.rank,
+                tid=THREADS.index(span.stage),
+                cat=f"call {self.call}",
+            )
             for span in self.spans
         ]
+
+
+def complete(name: str, span_s: tuple[float, float], *, pid: int, tid: int, cat: str) -> Event:
+    """Return a Chrome trace event that has a beginning and an end, in microseconds."""
+    start_s, end_s = span_s
+    return {
+        "name": name,
+        "cat": cat,
+        "ph": "X",
+        "ts": start_s * 1e6,
+        "dur": (end_s - start_s) * 1e6,
+        "pid": pid,
+        "tid": tid,
+    }
+
+
+def titles(pid: int, process: str, threads: Iterable[str]) -> list[Event]:
+    """Return the Chrome trace events that name a process and its threads, numbered from 0."""
+    named = [_title("process_name", pid, 0, process)]
+    named += [_title("thread_name", pid, tid, thread) for tid, thread in enumerate(threads)]
+    return named
+
+
+def _title(kind: str, pid: int, tid: int, name: str) -> Event:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}

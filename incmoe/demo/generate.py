@@ -18,8 +18,12 @@ from incmoe.demo.generation import Generation
 class Generator:
     """Steps one batch through a model; every rank takes the same number of steps."""
 
-    def __init__(self, model: OlmoeForCausalLM, prompts_BT: torch.Tensor) -> None:
+    def __init__(
+        self, model: OlmoeForCausalLM, prompts_BT: torch.Tensor, *, logits_to_keep: int = 0
+    ) -> None:
+        """`logits_to_keep`: of the last positions of each call; 0: of all."""
         self._model = model
+        self._keep = logits_to_keep
         self._prompts_BT = self._next = prompts_BT
         self._cache = {_cache_argument(model): DynamicCache(config=model.config)}
         self._logits: list[torch.Tensor] = []
@@ -28,7 +32,9 @@ class Generator:
     @torch.inference_mode()
     def step(self) -> None:
         """One forward call: the whole prompt at first, then one token of each sequence."""
-        output = self._model(input_ids=self._next, use_cache=True, **self._cache)
+        output = self._model(
+            input_ids=self._next, use_cache=True, logits_to_keep=self._keep, **self._cache
+        )
         self._logits.append(output.logits)
         self._next = output.logits[:, -1:].argmax(-1)
         self._tokens.append(self._next)

@@ -70,7 +70,7 @@ def test_a_worker_that_is_stuck_does_not_hold_up_the_end():
 
 
 def trace(*spans: tuple[Stage, float, float]) -> Trace:
-    return Trace(0, 7, [Span(stage, 0, start, end) for stage, start, end in spans])
+    return Trace(0, 7, spans=[Span(stage, 0, start, end) for stage, start, end in spans])
 
 
 def test_overlap_is_the_hidden_share_of_all_but_the_longest_role():
@@ -88,10 +88,8 @@ def test_sending_and_collecting_are_one_role():
 
 
 def test_spans_are_chrome_trace_events():
-    span = {"name": "band 0", "cat": "call 7", "ph": "X", "pid": 0}
-    assert trace((Stage.FFN, 1.5, 2.0)).events() == [
-        span | {"ts": 1.5e6, "dur": 0.5e6, "tid": "ffn"}
-    ]
+    span = {"name": "layer 0 band 0", "cat": "call 7", "ph": "X", "pid": 0}
+    assert trace((Stage.FFN, 1.5, 2.0)).events() == [span | {"ts": 1.5e6, "dur": 0.5e6, "tid": 1}]
 
 
 BANDS, SLOW_S = 8, 0.03
