@@ -58,7 +58,7 @@ def figures(outcome: Outcome) -> Iterator[Figure]:
     yield from _ratios(outcome)
     for scheme in outcome.plan.schemes:
         yield from _of_scheme(outcome, scheme)
-    yield _bytes_over_model(outcome)
+    yield from _bytes_over_model(outcome)
     lost = sum(one.lost for sample in outcome.samples for one in sample.moved)
     lost += outcome.shapers_dropped
     yield Figure("frames_lost", lost, "frames", 0, "by all links and shapers, all schemes")
@@ -67,7 +67,7 @@ def figures(outcome: Outcome) -> Iterator[Figure]:
     yield Figure("repairs", again, "messages", 0, "pulls and repeats of all ranks' transports")
 
 
-def _bytes_over_model(outcome: Outcome) -> Figure:
+def _bytes_over_model(outcome: Outcome) -> Iterator[Figure]:
     ratios = [
         sample.worst_bytes / busiest_bytes(outcome, sample.scheme)
         for sample in outcome.samples
@@ -75,7 +75,8 @@ def _bytes_over_model(outcome: Outcome) -> Figure:
     ]
     how = "kernel counters over payload by the model, the worst of any in-network run"
     name = "bytes_over_model" + ("_bmv2" if outcome.plan.switch == BMV2 else "")
-    return Figure(name, max(ratios, default=0.0), "ratio", BYTES_SLACK, how)
+    if ratios:
+        yield Figure(name, max(ratios), "ratio", BYTES_SLACK, how)
 
 
 def yardstick(outcome: Outcome) -> str | None:
