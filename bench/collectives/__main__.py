@@ -52,6 +52,8 @@ def schemes_named(text: str) -> list[str]:
     if MPI in named and (lack := mpi.why_not()) is not None:
         _say(f"scheme {MPI} left out: {lack}")
         named.remove(MPI)
+    if not named:
+        raise argparse.ArgumentTypeError("no scheme is left")
     return named
 
 

@@ -100,6 +100,8 @@ def test_mpi_is_left_out_with_the_package_that_brings_it(monkeypatch, capsys):
     monkeypatch.setenv("PATH", "")
     assert schemes_named("static,mpi") == [STATIC]
     assert "openmpi-bin" in capsys.readouterr().err
+    with pytest.raises(argparse.ArgumentTypeError, match="no scheme is left"):
+        schemes_named("mpi")
 
 
 def test_a_scheme_that_does_not_exist_is_refused():
