@@ -57,13 +57,13 @@ def test_all_to_all_sums_what_the_needed_ranks_give(ranks):
 
 
 def outcome(seconds):
-    """A run in which each scheme took `seconds`."""
+    """A run in which each scheme took `seconds`, and the link 4 s for the bytes of a ring."""
     routes = Routes(np.array([[[1]] * 5, [[2]] * 5, [[2]] * 5], np.int32), Placement.even(3, 3))
     samples = tuple(
         Sample(scheme, each_s, (Moved(1000, 900, 0),), 0.1) for scheme, each_s in seconds.items()
     )
     counts = {"pulls": 0, "repeated_dispatches": 2}
-    plan = replace(PLAN, schemes=tuple(seconds))
+    plan = replace(PLAN, schemes=tuple(seconds), rate_bits_s=8 * PLAN.own_bytes)
     return Outcome(plan, routes, samples, counts, shapers_dropped=0, num_cores=2)
 
 
@@ -83,7 +83,14 @@ def test_ratios_have_the_names_and_limits_of_the_claim():
     assert found["static_over_ring_n3"].value == 0.75
     assert found["static_over_ring_n3"].limit == pytest.approx(1.05 * 3 / 4)
     assert found["routed_over_alltoall_n3"].value == pytest.approx(1.25)
+    assert found["routed_over_alltoall_n3"].limit == pytest.approx(1.05 * 5 / 4)
     assert found["repairs"].value == 2
+
+
+def test_nothing_is_claimed_of_a_baseline_far_from_its_own_bound():
+    run = outcome({ROUTED: 2.0, ALL_TO_ALL: 16.0})
+    found = {one.name: one for one in figures(run)}
+    assert found["routed_over_alltoall_n3"].limit is None
 
 
 @pytest.mark.parametrize(("mpi_s", "ring", "ratio"), [(3.0, "mpi", 1.0), (5.0, "ring", 0.75)])
