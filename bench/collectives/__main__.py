@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.collectives import mpi
 from bench.collectives.figures import figures, table
-from bench.collectives.plan import MPI, ROUTINGS, SCHEMES, Plan
+from bench.collectives.plan import MPI, PLANNED_ON, ROUTINGS, SCHEMES, Plan
 from bench.collectives.plots import draw
 from bench.collectives.run import run
 from host_agent.errors import AgentError
@@ -77,6 +77,8 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         look_every_s=arguments.look_every / 1e3,
         rounds=arguments.rounds,
         routing=arguments.routing,
+        redundant_experts=arguments.redundant_experts,
+        planned_on=arguments.planned_on,
         schemes=tuple(arguments.schemes),
     )
 
@@ -94,6 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--look-every", type=float, default=4.0, metavar="MS", help=f"of transports {says}")
     add("--rounds", type=int, default=5, help=f"measured runs of each scheme {says}")
     add("--routing", choices=ROUTINGS, default=Plan().routing, help=says)
+    many = "copies of busy experts, with trained routing (default: two a rank)"
+    add("--redundant-experts", type=int, metavar="R", help=many)
+    add("--planned-on", choices=PLANNED_ON, default=Plan().planned_on, help=f"tokens {says}")
     every = ",".join(SCHEMES)
     add("--schemes", type=schemes_named, default=every, help=f"which, in this order {says}")
     add("--json", type=Path, metavar="FILE", help="write the figures here")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lays experts out so that the busiest link is as little busy as may be; knows only the routing.
+"""The physical experts that the trained model's rows go to, copies of busy ones among them.
 
-Text prefers some experts, and those of one rank then fill its link while others idle. A serving
-system moves experts for that reason; here pairs are swapped as long as it helps.
+Text prefers some experts, and those of one rank then fill its link while others idle.
+Legend: N ranks, T tokens of a rank, K experts per token.
 """
 
 from __future__ import annotations
@@ -10,28 +10,27 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.collectives.plan import EARLIER, Plan
 from bench.collectives.routing import Routes
-from host_agent.bands import Placement
-
-SWAPS = 1000  # that are tried
-
-
-def balanced(ids: NDArray[np.int32], num_experts: int) -> Routes:
-    """Return the routes [N, T, K] with the best placement found; equal numbers for all ranks."""
-    generator = np.random.default_rng(0)
-    num_ranks = len(ids)
-    ranks = np.arange(num_experts) // (num_experts // num_ranks)
-    best = Routes(ids, Placement(ranks, num_ranks))
-    for _ in range(SWAPS):
-        swapped = ranks.copy()
-        pair = generator.choice(num_experts, 2, replace=False)
-        swapped[pair] = ranks[pair[::-1]]
-        tried = Routes(ids, Placement(swapped, num_ranks))
-        if _busiest(tried) <= _busiest(best):
-            ranks, best = swapped, tried
-    return best
+from bench.collectives.trained import trained
+from host_agent.bands import PhysicalExperts, Placement, planned
 
 
-def _busiest(routes: Routes) -> int:
-    """Return the rows on the busiest link, own and others'."""
-    return int((routes.copies.sum(axis=0) + routes.own_sent()).max())
+def trained_routes(plan: Plan) -> Routes:
+    """Return the routes of the trained model's tokens, copies being planned as the plan says."""
+    found = trained(plan)
+    seen = found.earlier if plan.planned_on == EARLIER else found.measured
+    return routed(found.measured, planned(seen, found.num_experts, plan.num_redundant))
+
+
+def routed(ids_NTK: NDArray[np.int32], physical: PhysicalExperts) -> Routes:
+    """Return the routes of logical ids, as every owner chooses copies."""
+    chosen = [physical.chosen(ids_TK, owner) for owner, ids_TK in enumerate(ids_NTK)]
+    return Routes(np.stack(chosen), physical.placement)
+
+
+def balanced(ids_NTK: NDArray[np.int32], num_experts: int) -> Routes:
+    """Return the routes with every expert once, under its own id, where it suits these tokens."""
+    physical = planned(ids_NTK, num_experts)
+    rank_E = physical.placement.rank_of(np.argsort(physical.logical_of))
+    return Routes(ids_NTK, Placement(rank_E, len(ids_NTK)))

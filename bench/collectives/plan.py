@@ -19,6 +19,7 @@ STATIC, ROUTED, RING, ALL_TO_ALL, GLOO, MPI = SCHEMES = (
     "mpi",
 )
 UNIFORM, TRAINED = ROUTINGS = ("uniform", "trained")
+EARLIER, HINDSIGHT = PLANNED_ON = ("earlier", "hindsight")  # tokens: other text, or those measured
 NUM_EXPERTS, TOP_K, HIDDEN = 64, 8, 2048  # OLMoE-1B-7B
 VALUE_BYTES: Final = 4  # float32 rows, 32-bit lanes
 _FILE: Final = "plan.json"
@@ -39,7 +40,14 @@ class Plan:
     look_every_s: float = 0.004  # of the ranks' transports
     rounds: int = 5
     routing: str = UNIFORM
+    redundant_experts: int | None = None  # None: two a rank
+    planned_on: str = EARLIER
     schemes: tuple[str, ...] = SCHEMES
+
+    @property
+    def num_redundant(self) -> int:
+        """Physical experts besides one of each; trained routing only."""
+        return 2 * self.num_ranks if self.redundant_experts is None else self.redundant_experts
 
     @property
     def row_bytes(self) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which experts every rank's tokens want: drawn at random, or as the checked-in model chose.
+"""Which physical experts every rank's tokens go to: drawn at random, or as the model chose.
 
 Legend: N ranks, T tokens of a rank, K experts per token.
 """
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from bench.collectives.plan import NUM_EXPERTS, TOP_K, TRAINED, Plan
 from host_agent.bands import Placement
+from incmoe.demo.errors import DemoError
 
 _FILE: Final = "routes.npz"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
-    """Every rank's tokens' experts."""
+    """Every rank's tokens' physical experts."""
 
     ids: NDArray[np.int32]  # [N, T, K]
     placement: Placement
@@ -67,10 +68,13 @@ def routes_of(plan: Plan) -> Routes:
     """Return where the rows of a plan go."""
     if plan.routing == TRAINED:
         # Here and not above: it needs the model, and it needs Routes.
-        from bench.collectives.balance import balanced
-        from bench.collectives.trained import trained_ids
+        from bench.collectives.balance import trained_routes
 
-        return balanced(*trained_ids(plan))
+        return trained_routes(plan)
+    if plan.redundant_experts:
+        raise DemoError(
+            f"--redundant-experts {plan.redundant_experts}: only with --routing {TRAINED}"
+        )
     generator = torch.Generator().manual_seed(0)
     scores = torch.rand(plan.num_ranks, plan.tokens, NUM_EXPERTS, generator=generator)
     ids = scores.topk(TOP_K, dim=-1).indices.numpy().astype(np.int32)

@@ -1,34 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experts that the checked-in model chooses for held-out text, in its middle layer.
+"""The experts that the checked-in model chooses in its middle layer, for two texts.
 
-Legend: N ranks, T tokens of a rank, K experts per token, E experts.
+What is measured is held-out text; what a placement is planned from is text of other files.
+Legend: N ranks, T tokens of a rank, B sequences, K experts per token, E experts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import OlmoeForCausalLM
 
 from bench.collectives.plan import Plan
 from incmoe.demo import subject
 from incmoe.demo.plan import Plan as DemoPlan
+from incmoe.model import text, tokenizer
+from incmoe.model.evaluate import routing
 
 PROMPT_TOKENS = 128
+PROMPT_CHARACTERS = 8 * PROMPT_TOKENS  # more than enough: a token has about 3
 
 
-def trained_ids(plan: Plan) -> tuple[NDArray[np.int32], int]:
-    """Return every rank's tokens' experts [N, T, K], and E."""
-    num_prompts = -(-plan.tokens // PROMPT_TOKENS)
-    prompt_tokens = min(plan.tokens, PROMPT_TOKENS)
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """What the model chose."""
+
+    num_experts: int
+    measured: NDArray[np.int32]  # [N, T, K]
+    earlier: NDArray[np.int32]  # [N, T', K]
+
+
+def trained(plan: Plan) -> Trained:
+    """Return the experts of every rank's tokens, and of as many ranks' tokens of other text."""
     demo = DemoPlan(
-        num_ranks=plan.num_ranks, num_prompts=num_prompts, prompt_tokens=prompt_tokens, new_tokens=1
+        num_ranks=plan.num_ranks,
+        num_prompts=-(-plan.tokens // PROMPT_TOKENS),
+        prompt_tokens=min(plan.tokens, PROMPT_TOKENS),
+        new_tokens=1,
     )
     model = subject.model_of(demo)
-    prompts = torch.tensor(subject.prompts_of(demo))
-    with torch.no_grad():
-        told = model(prompts.flatten(0, 1), output_router_logits=True)
-    layers = told.router_logits
-    logits = layers[len(layers) // 2].reshape(plan.num_ranks, -1, model.config.num_experts)
-    top = logits[:, : plan.tokens].topk(model.config.num_experts_per_tok, dim=-1)
-    return top.indices.numpy().astype(np.int32), int(model.config.num_experts)
+    prompts = torch.tensor(subject.prompts_of(demo)).flatten(0, 1)
+    measured = _chosen(model, prompts).reshape(plan.num_ranks, -1, model.config.num_experts_per_tok)
+    earlier = torch.tensor(list(_earlier_prompts(demo)))
+    earlier = earlier[: len(earlier) // plan.num_ranks * plan.num_ranks]
+    return Trained(
+        int(model.config.num_experts),
+        measured[:, : plan.tokens],
+        _chosen(model, earlier).reshape(plan.num_ranks, -1, measured.shape[-1]),
+    )
+
+
+def _earlier_prompts(demo: DemoPlan) -> Iterator[list[int]]:
+    """Yield token ids from the middle of each file that the model learned from."""
+    encoder = tokenizer.load(subject.folder_of(demo))
+    for written in text.read(text.training_files()):
+        middle = len(written) // 2
+        ids = encoder.encode(written[middle : middle + PROMPT_CHARACTERS]).ids
+        if len(ids) >= PROMPT_TOKENS:
+            yield ids[:PROMPT_TOKENS]
+
+
+def _chosen(model: OlmoeForCausalLM, ids_BT: torch.Tensor) -> NDArray[np.int32]:
+    """Return the experts [B, T, K] of the middle layer."""
+    with routing(model) as chosen, torch.inference_mode():
+        model(input_ids=ids_BT, logits_to_keep=1)
+    ids = chosen[len(chosen) // 2][0].reshape(*ids_BT.shape, -1).numpy()
+    return np.asarray(ids, np.int32)

@@ -10,7 +10,9 @@ from host_agent.bands.codec import (
     decode,
     encode,
 )
+from host_agent.bands.physical import PhysicalExperts
 from host_agent.bands.placement import Placement, PlacementError
+from host_agent.bands.planner import planned
 from host_agent.bands.table import Pairs, bands_of, local_pairs, wanted
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "BandHeader",
     "Kind",
     "Pairs",
+    "PhysicalExperts",
     "Placement",
     "PlacementError",
     "RowType",
@@ -26,5 +29,6 @@ __all__ = [
     "decode",
     "encode",
     "local_pairs",
+    "planned",
     "wanted",
 ]

@@ -45,6 +45,16 @@ class Placement:
         for rank in range(world_size):
             self._local_id[self.experts_of(rank)] = np.arange((ranks == rank).sum())
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Placement)
+            and self.world_size == other.world_size
+            and np.array_equal(self._rank_of, other._rank_of)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.world_size, self._rank_of.tobytes()))
+
     @classmethod
     def even(cls, num_experts: int, world_size: int) -> Placement:
         """Give every rank the same number of consecutive experts."""

@@ -12,7 +12,7 @@ Legend: E experts, H hidden.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, cast
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.integrations.moe import ExpertsInterface
 
-from host_agent.bands import Kind, Placement
+from host_agent.bands import Kind, PhysicalExperts, Placement
 from host_agent.collectives import Geometry, Group, Layout
 from host_agent.collectives.geometry import ROW_TYPES
 from host_agent.moe.experts import LayerError, LocalExperts
@@ -68,7 +68,8 @@ class Installed:
 def layout_of(model: PreTrainedModel, world_size: int, **options: Any) -> Layout:
     """Return what a group for `model` must agree on.
 
-    `options` are fields of Layout (mode, band_rows) and of Geometry (lane_bits, rows_per_message).
+    `options` are fields of Layout (mode, band_rows) and of Geometry (lane_bits, rows_per_message),
+    and `redundant_experts`, how many physical experts there are besides one of each.
     """
     config = model.config
     dtype = next(model.parameters()).dtype
@@ -79,25 +80,33 @@ def layout_of(model: PreTrainedModel, world_size: int, **options: Any) -> Layout
     fields = {
         name: options.pop(name) for name in ("lane_bits", "rows_per_message") if name in options
     }
-    placement = Placement.even(_num_experts(model), world_size)
+    num_physical = _num_experts(model) + options.pop("redundant_experts", 0)
+    placement = Placement.even(num_physical, world_size)
     options.setdefault("mode", Kind.ROUTED)
     return Layout(placement, replace(geometry, **fields), **options)
 
 
 def install(
-    model: PreTrainedModel, group: Group, *, calibration: Tensor | None = None
+    model: PreTrainedModel,
+    group: Group,
+    *,
+    calibration: Tensor | None = None,
+    physical: Sequence[PhysicalExperts] | None = None,
 ) -> Installed:
     """Replace all experts of `model` by layers of `group`; a call of all ranks.
 
     The model is run once on `calibration`, token ids [B, T] (None: random ones), to learn how
-    loud its experts are; see host_agent/scale.py.
+    loud its experts are; see host_agent/scale.py. `physical` says of each layer which experts are
+    where, the same on all ranks (None: each once).
     """
+    copies = _physical_of_layers(model, group.placement, physical)
     stages = Stages(group.rank)
 
     def layer(number: int, path: str, experts: LocalExperts) -> InNetworkMoE:
-        return InNetworkMoE(group, experts, stages, LayerPlace(number, _input_scale(model, path)))
+        place = LayerPlace(number, _input_scale(model, path), physical=copies[number])
+        return InNetworkMoE(group, experts, stages, place)
 
-    layers = replace_experts(model, group.rank, group.placement, layer)
+    layers = replace_experts(model, group.rank, group.placement, layer, physical=copies)
     installed = Installed(tuple(layers), stages)
     ids = _random_tokens(model, group.rank) if calibration is None else calibration
     with torch.inference_mode(), installed.calibrating():
@@ -110,20 +119,37 @@ def replace_experts(
     rank: int,
     placement: Placement,
     make: Callable[[int, str, LocalExperts], Layer],
+    *,
+    physical: Sequence[PhysicalExperts] | None = None,
 ) -> list[Layer]:
     """Put a layer in place of all experts of each layer of `model`; return what was put there.
 
-    `make` is given the layer's number, its experts' path in the model, and this rank's share.
+    `make` is given the layer's number, its experts' path in the model, and this rank's share,
+    the weights of its physical experts. `physical` is as `install` has it.
     """
     ExpertsInterface.register(IMPLEMENTATION, _forward)
+    copies = _physical_of_layers(model, placement, physical)
     layers = []
     for number, (path, experts) in enumerate(_experts_modules(model)):
-        layer = make(number, path, _take_local(experts, path, placement, rank))
+        layer = make(number, path, _take_local(experts, path, copies[number], rank))
         # Not as a submodule: the weights are parameters of `experts` already.
         object.__setattr__(experts, _LAYER, layer)
         layers.append(layer)
     model.set_experts_implementation(IMPLEMENTATION)
     return layers
+
+
+def _physical_of_layers(
+    model: PreTrainedModel, placement: Placement, physical: Sequence[PhysicalExperts] | None
+) -> Sequence[PhysicalExperts]:
+    num_layers = len(_experts_modules(model))
+    if physical is None:
+        return [PhysicalExperts.single(placement)] * num_layers
+    if len(physical) != num_layers:
+        raise LayerError(
+            f"physical experts of {len(physical)} layers, the model has {num_layers} with experts"
+        )
+    return physical
 
 
 def _random_tokens(model: PreTrainedModel, rank: int) -> Tensor:
@@ -163,15 +189,15 @@ def _num_experts(model: PreTrainedModel) -> int:
     return cast(int, counts.pop())
 
 
-def _take_local(module: Any, path: str, placement: Placement, rank: int) -> LocalExperts:
+def _take_local(module: Any, path: str, physical: PhysicalExperts, rank: int) -> LocalExperts:
     """Return the rank's share of an experts module, which is left with that share alone."""
     if getattr(module, "has_post_expert_norm", False):
         raise LayerError(f"{path}: a norm after each expert is not supported")
     up_name = "gate_up_proj" if module.has_gate else "up_proj"
     total = getattr(module, up_name).shape[0]
-    if total != placement.num_experts:
-        raise LayerError(f"{path}: {total} experts, the group places {placement.num_experts}")
-    mine = torch.from_numpy(placement.experts_of(rank))
+    if total != physical.num_logical:
+        raise LayerError(f"{path}: {total} experts, the group places {physical.num_logical}")
+    mine = torch.from_numpy(physical.logical_on(rank))
     names = [up_name, "down_proj"]
     names += [f"{name}_bias" for name in names] if module.has_bias else []
     weights = [_keep(module, name, mine) for name in names]

@@ -3,7 +3,7 @@
 
 Making one is a call of all ranks (they tell each other their experts' gains), and so is every
 forward: a rank without tokens calls it with none. Has no backward.
-Legend: T tokens, H hidden, K experts per token, E experts.
+Legend: T tokens, H hidden, K experts per token, P physical experts.
 """
 
 from __future__ import annotations
@@ -18,21 +18,27 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from host_agent import scale
-from host_agent.bands import MAX_TOP_K, Placement
+from host_agent.bands import MAX_TOP_K, PhysicalExperts
 from host_agent.collectives import Group, Routing, Unit
 from host_agent.moe.experts import LayerError, LocalExperts
 from host_agent.moe.stages import Stages
 from host_agent.moe.trace import Trace
 from host_agent.scale import Gains, RowScale
 
+_TOLD = np.dtype([("logical", ">u2"), ("gain", ">f8")])
+
 
 @dataclass(frozen=True, slots=True)
 class LayerPlace:
-    """Where a layer stands: its number, and what the norm in front of it multiplies by [H]."""
+    """Where a layer stands: its number, and what the norm in front of it multiplies by [H].
+
+    `physical`: which experts its physical ones are copies of, the same on all ranks; None: no two.
+    """
 
     layer: int = 0
     input_scale: Tensor | None = None
     slack: float = scale.SLACK
+    physical: PhysicalExperts | None = None
 
 
 class InNetworkMoE(nn.Module):
@@ -42,11 +48,12 @@ class InNetworkMoE(nn.Module):
         self, group: Group, experts: LocalExperts, stages: Stages, place: LayerPlace | None = None
     ) -> None:
         super().__init__()
-        _check_experts(group, experts)
+        self.place = place or LayerPlace()
+        self.physical = self.place.physical or PhysicalExperts.single(group.placement)
+        _check_experts(group, experts, self.physical)
         self.group = group
         self.experts = experts
         self.stages = stages
-        self.place = place or LayerPlace()
         self.last_trace: Trace | None = None
         self._calibrated = False
         self._observed: Gains | None = None  # the loudest since calibration began, by local expert
@@ -57,10 +64,11 @@ class InNetworkMoE(nn.Module):
     def forward(self, hidden: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         """Return sum over k of weight * expert(row), of the shape and type of `hidden` [..., H].
 
-        `top_k_index` [..., K] are global expert ids; the number of experts means none.
+        `top_k_index` [..., K] are logical expert ids; the number of experts means none.
         """
         x_TH = self._rows(hidden)
-        ids_TK, weights_TK = self._routed(top_k_index, top_k_weights, len(x_TH))
+        logical_TK, weights_TK = self._routed(top_k_index, top_k_weights, len(x_TH))
+        ids_TK = self.physical.chosen(logical_TK, self.group.rank)
         exponents = self.row_scale.exponents(x_TH, ids_TK, weights_TK, self.group.rank)
         routing = Routing(self.group.mode, ids_TK, weights_TK, exponents, self.place.layer)
         dispatch = self.group.dispatch(x_TH, routing)
@@ -107,10 +115,12 @@ class InNetworkMoE(nn.Module):
 
     def _agreed_scale(self) -> RowScale:
         placement = self.group.placement
-        gains_E = np.zeros(placement.num_experts, np.float64)
-        for rank, told in enumerate(self.group.exchange(self._gains.astype(">f8").tobytes())):
-            gains_E[placement.experts_of(rank)] = _gains_from(told, rank, placement)
-        return RowScale(gains_E, placement, slack=self.place.slack)
+        gains_P = np.zeros(placement.num_experts, np.float64)
+        mine = _told(self._gains, self.physical.logical_on(self.group.rank))
+        for rank, told in enumerate(self.group.exchange(mine)):
+            gains_P[placement.experts_of(rank)] = _gains_from(told, rank, self.physical)
+        gains_P = self.physical.loudest_copy(gains_P)  # a copy may have seen few rows
+        return RowScale(gains_P, placement, slack=self.place.slack)
 
     def _local(self) -> range:
         return range(self.experts.num_experts)
@@ -137,7 +147,7 @@ class InNetworkMoE(nn.Module):
         if ids.shape[:-1].numel() != num_tokens:
             raise LayerError(f"expert ids of {ids.shape[:-1].numel()} tokens, rows of {num_tokens}")
         ids_TK = ids.detach().reshape(num_tokens, top_k).cpu().numpy()
-        num_experts = self.group.placement.num_experts
+        num_experts = self.physical.num_logical
         if ids_TK.size and (ids_TK.min() < 0 or ids_TK.max() > num_experts):
             bad = int(ids_TK.min() if ids_TK.min() < 0 else ids_TK.max())
             raise LayerError(f"expert id {bad}, experts are 0..{num_experts - 1}")
@@ -145,10 +155,16 @@ class InNetworkMoE(nn.Module):
         return ids_TK.astype(np.int32), weights_TK
 
 
-def _check_experts(group: Group, experts: LocalExperts) -> None:
+def _check_experts(group: Group, experts: LocalExperts, physical: PhysicalExperts) -> None:
     if experts.hidden != group.geometry.hidden:
         raise LayerError(
             f"experts of hidden size {experts.hidden}, the group's is {group.geometry.hidden}"
+        )
+    if physical.placement != group.placement:
+        raise LayerError(
+            f"{physical.placement.num_experts} physical experts over "
+            f"{physical.placement.world_size} ranks, the group places "
+            f"{group.placement.num_experts} over {group.world_size} or elsewhere"
         )
     placed = len(group.placement.experts_of(group.rank))
     if experts.num_experts != placed:
@@ -157,8 +173,22 @@ def _check_experts(group: Group, experts: LocalExperts) -> None:
         )
 
 
-def _gains_from(told: bytes, rank: int, placement: Placement) -> Gains:
-    expected = len(placement.experts_of(rank))
-    if len(told) != 8 * expected:
-        raise LayerError(f"rank {rank} told {len(told) // 8} gains for its {expected} experts")
-    return np.frombuffer(told, ">f8").astype(np.float64)
+def _told(gains: Gains, logical: NDArray[np.int64]) -> bytes:
+    """Return what a rank tells of its experts, in their local order."""
+    told = np.empty(len(gains), _TOLD)
+    told["logical"], told["gain"] = logical, gains
+    return told.tobytes()
+
+
+def _gains_from(told: bytes, rank: int, physical: PhysicalExperts) -> Gains:
+    expected = physical.logical_on(rank)
+    if len(told) != len(expected) * _TOLD.itemsize:
+        num = len(told) // _TOLD.itemsize
+        raise LayerError(f"rank {rank} told {num} gains for its {len(expected)} experts")
+    theirs = np.frombuffer(told, _TOLD)
+    if (theirs["logical"] != expected).any():
+        raise LayerError(
+            f"rank {rank} holds experts {theirs['logical'].tolist()}, "
+            f"by this rank's table {expected.tolist()}"
+        )
+    return theirs["gain"].astype(np.float64)

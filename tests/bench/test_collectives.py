@@ -12,15 +12,18 @@ import torch
 
 from bench.collectives.__main__ import schemes_named
 from bench.collectives.all_to_all import AllToAll
+from bench.collectives.balance import routed
 from bench.collectives.figures import busiest_bytes, figures, model_bytes
 from bench.collectives.links import Moved
 from bench.collectives.mesh import Mesh
-from bench.collectives.plan import ALL_TO_ALL, MPI, RING, ROUTED, STATIC, Plan
+from bench.collectives.plan import ALL_TO_ALL, MPI, RING, ROUTED, STATIC, TRAINED, Plan
 from bench.collectives.ring import Ring
 from bench.collectives.routing import Routes, routes_of
 from bench.collectives.run import Outcome, Sample
 from bench.collectives.tensors import Tensors, must_be_equal, rows_of
-from host_agent.bands import Placement
+from bench.collectives.trained import trained
+from host_agent.bands import Placement, PlacementError, planned
+from incmoe.demo.errors import DemoError
 
 PLAN = Plan(num_ranks=3, tokens=5, hidden=24, schemes=(STATIC, ROUTED, RING, ALL_TO_ALL))
 
@@ -119,3 +122,33 @@ def test_a_scheme_that_does_not_exist_is_refused():
 def test_uniform_routing_needs_as_many_ranks_as_chance_says():
     expected = 3 * (1 - np.prod([(48 - i) / (64 - i) for i in range(8)]))
     assert routes_of(Plan(tokens=2000)).fanout == pytest.approx(expected, abs=0.02)
+
+
+def test_rows_of_trained_routing_go_to_copies_of_what_the_model_chose():
+    plan = Plan(num_ranks=4, tokens=128, routing=TRAINED)
+    found = trained(plan)
+    assert found.measured.shape == (4, 128, 4)
+    physical = planned(found.earlier, found.num_experts, plan.num_redundant)
+    routes = routed(found.measured, physical)
+    assert (physical.logical_of[routes.ids] == found.measured).all()
+    assert len(physical.logical_of) == found.num_experts + 8
+    once = routed(found.measured, planned(found.earlier, found.num_experts))
+    assert routes.fanout < once.fanout
+    assert busiest_rows(routes) < 0.9 * busiest_rows(once)
+
+
+def busiest_rows(routes):
+    """By the byte model's two terms."""
+    return (routes.copies.sum(axis=0) + routes.own_sent()).max()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"routing": TRAINED, "redundant_experts": 3}, "19 experts do not divide by 4 ranks"),
+        ({"redundant_experts": 4}, "--redundant-experts 4: only with --routing trained"),
+    ],
+)
+def test_redundant_experts_that_cannot_be_are_refused(options, says):
+    with pytest.raises((PlacementError, DemoError), match=says):
+        routes_of(Plan(num_ranks=4, tokens=16, **options))

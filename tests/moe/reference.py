@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from host_agent.bands import Placement
+from host_agent.bands import PhysicalExperts, Placement
 from host_agent.moe import LocalExperts
 
 
@@ -27,7 +27,10 @@ class Weights:
         return cls(up / hidden**0.5, down / intermediate**0.5)
 
     def local(self, placement: Placement, rank: int) -> LocalExperts:
-        mine = placement.experts_of(rank)
+        return self.local_copies(PhysicalExperts.single(placement), rank)
+
+    def local_copies(self, physical: PhysicalExperts, rank: int) -> LocalExperts:
+        mine = physical.logical_on(rank)
         return LocalExperts(self.up[mine], self.down[mine])
 
     def to(self, dtype: torch.dtype) -> Weights:

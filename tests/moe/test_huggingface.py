@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, OlmoeConfig, OlmoeForCausalLM, PreTrainedModel
 
-from host_agent.bands import Kind, PlacementError
+from host_agent.bands import Kind, PhysicalExperts, Placement, PlacementError
 from host_agent.collectives import Group
 from host_agent.moe import LayerError
 from host_agent.moe.huggingface import Installed, install, layout_of
@@ -43,14 +43,14 @@ def prompts(rank: int, num: int = 2, length: int = 7) -> torch.Tensor:
     return torch.randint(CONFIG.vocab_size, (num, length), generator=generator)
 
 
-def on_all_ranks(body, **options):
+def on_all_ranks(body, physical=None, **options):
     """Return what `body(group, model, installed)` gives at every rank."""
     models = [olmoe() for _ in range(RANKS)]
     world = World(layout_of(models[0], RANKS, band_rows=4, **options))
 
     def rank_body(group: Group):
         model = models[group.rank]
-        installed = install(model, group)
+        installed = install(model, group, physical=physical)
         group.exchange(b"")
         world.hub.repeats = 0  # those of calibration
         group.exchange(b"")
@@ -75,6 +75,29 @@ def test_logits_are_those_of_the_whole_model(options):
         with torch.inference_mode():
             want = whole(prompts(rank)).logits
         assert (got - want).abs().max() < 1e-5
+
+
+COPIES = [  # of each layer: eight experts and four copies on four ranks
+    PhysicalExperts([0, 1, 2, 2, 3, 4, 4, 5, 0, 6, 7, 2], Placement.even(12, 4)),
+    PhysicalExperts([7, 1, 2, 7, 3, 4, 7, 5, 0, 6, 7, 2], Placement.even(12, 4)),
+]
+
+
+@pytest.mark.parametrize("mode", [Kind.ROUTED, Kind.STATIC])
+def test_a_model_with_redundant_experts_is_the_whole_model(mode):
+    whole = olmoe()
+
+    def body(group: Group, model: OlmoeForCausalLM, installed: Installed):
+        held = [module.mlp.experts.down_proj for module in model.model.layers]
+        return held, model(prompts(group.rank)).logits
+
+    outputs = on_all_ranks(body, COPIES, redundant_experts=4, mode=mode)
+    for rank, (held, got) in enumerate(outputs):
+        with torch.inference_mode():
+            want = whole(prompts(rank)).logits
+        assert (got - want).abs().max() < 1e-5
+        for layer, weights, physical in zip(whole.model.layers, held, COPIES, strict=True):
+            assert torch.equal(weights, layer.mlp.experts.down_proj[physical.logical_on(rank)])
 
 
 def test_greedy_tokens_are_those_of_the_whole_model():
@@ -173,6 +196,12 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(LayerError, match=r"a model of torch\.float16"):
         layout_of(olmoe(torch.float16), 4)
     group = World(layout_of(olmoe(), 1)).group(0)
+    with pytest.raises(LayerError, match="experts of 1 layers, the model has 2 with experts"):
+        install(olmoe(), group, physical=COPIES[:1])
+    with pytest.raises(PlacementError, match="11 experts do not divide by 4 ranks"):
+        layout_of(olmoe(), 4, redundant_experts=3)
+    with pytest.raises(LayerError, match="experts: 8 experts, the group places 12"):
+        install(olmoe(), World(layout_of(olmoe(), 1, redundant_experts=4)).group(0))
     with pytest.raises(LayerError, match="Linear has no experts"):
         install(torch.nn.Linear(1, 1), group)
 
