@@ -125,7 +125,7 @@ def _chosen_in_block(
     num_ranks = holds_EN.shape[1]
     owner_R = np.repeat(owners_O, num_tokens)
     less_busy_RN = 1 - busy_OTN.reshape(-1, num_ranks) / (busy_OTN.max(initial=0) + 1)  # 0 .. 1
-    open_RKN = holds_EN[ids_OTK.reshape(len(owner_R), top_k)]  # copies of experts that await a choice
+    open_RKN = holds_EN[ids_OTK.reshape(len(owner_R), top_k)]  # copies of those not chosen yet
     own_RK = open_RKN[np.arange(len(owner_R)), :, owner_R]
     rank_RK = np.where(own_RK, owner_R[:, None], 0)
     open_RKN[own_RK] = False
