@@ -52,9 +52,14 @@ def write(tickets: list[Ticket], folder: Path, name: str = _NAME) -> None:
         (folder / _FILE.format(name, rank)).write_bytes(encode(ticket))
 
 
+def ticket(folder: Path, rank: int, name: str = _NAME) -> Ticket:
+    """What `write` left for a rank."""
+    return decode(Ticket, (folder / _FILE.format(name, rank)).read_bytes())
+
+
 def session(plan: Plan, folder: Path, rank: int, name: str = _NAME) -> Session:
-    """A rank's session, by the ticket that `write` left."""
-    return decode(Ticket, (folder / _FILE.format(name, rank)).read_bytes()).session(
+    """A rank's session, by its ticket."""
+    return ticket(folder, rank, name).session(
         rank,
         RowFormat(plan.row_bytes, plan.hidden, 8 * VALUE_BYTES),
         timers=_timers(plan),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's veth links, shaped at both ends, on which ranks also reach each other by TCP.
+"""The demo's veth links, shaped at both ends (or not), on which ranks also reach each other.
 
     [rank r] eth0 --tbf--> s(r+1) [switch]        and back: s(r+1) --tbf--> eth0
 
@@ -20,12 +20,10 @@ from controller.address import mac_text, rank_mac
 from incmoe.demo import veth
 from incmoe.demo.namespaces import inside, run
 from incmoe.demo.network import Attachment, Links
+from incmoe.emulation.shaping import Bucket, Rate
 
-BURST_S: Final = 0.02  # of the rate: how long a switch on shared cores may be late at no loss
-LEAST_BURST_BYTES: Final = 64 * 1024
-QUEUE_BYTES: Final = 256 << 20
-_RANK_END: Final = "eth0"
-# A ring is a textbook's at its best: its connections do not start anew after each pause.
+# As long as a switch on shared cores may be late at no loss.
+BUCKET: Final = Bucket(burst_s=0.02, least_bytes=64 * 1024, queue_bytes=256 << 20)
 _SYSCTLS: Final = {"net/ipv4/tcp_slow_start_after_idle": "0"}
 
 
@@ -45,14 +43,26 @@ class Moved:
 
 
 @contextmanager
-def opened(num_ranks: int, geometry: str, rate_bits_s: int) -> Iterator[Links]:
-    """The links, gone after the `with` block; DemoError when they cannot be made."""
+def opened(num_ranks: int, geometry: str, rate_bits_s: int | None) -> Iterator[Links]:
+    """The links, gone after the `with` block, not shaped with None; raises DemoError."""
     with veth.opened(num_ranks, geometry) as links:
         for at in links.attachments:
-            _shape(links.switch_namespace, at.port, rate_bits_s)
-            _shape(at.namespace, _RANK_END, rate_bits_s)
+            if rate_bits_s is not None:
+                queue = Rate(rate_bits_s).queue(veth.MTU[geometry], BUCKET)
+                _shape(links.switch_namespace, at.port, queue)
+                _shape(at.namespace, at.rank_end, queue)
             _introduce(at, links)
+        as_of_a_textbook(links)
         yield links
+
+
+def as_of_a_textbook(links: Links) -> None:
+    """A ring at its best: the ranks' connections do not start anew after each pause."""
+    for at in links.attachments:
+        for name, value in _SYSCTLS.items():
+            setting = Path("/proc/sys") / name
+            if setting.exists():
+                run([*inside(at.namespace), "tee", str(setting)], given=value)
 
 
 def moved(links: Links) -> list[Moved]:
@@ -62,34 +72,28 @@ def moved(links: Links) -> list[Moved]:
 
 def shapers_dropped(links: Links) -> int:
     """Packets that the shapers dropped."""
-    ends = [(at.namespace, _RANK_END) for at in links.attachments]
+    ends = [(at.namespace, at.rank_end) for at in links.attachments]
     ends += [(links.switch_namespace, at.port) for at in links.attachments]
     return sum(_dropped(*end) for end in ends)
 
 
-def _shape(namespace: str, interface: str, rate_bits_s: int) -> None:
-    burst = max(LEAST_BURST_BYTES, int(BURST_S * rate_bits_s / 8))
-    shaper = f"tbf rate {rate_bits_s}bit burst {burst} limit {QUEUE_BYTES}"
-    run(["tc", "-n", namespace, "qdisc", "replace", "dev", interface, "root", *shaper.split()])
+def _shape(namespace: str, interface: str, queue: list[str]) -> None:
+    run(["tc", "-n", namespace, "qdisc", "replace", "dev", interface, "root", *queue])
 
 
 def _introduce(at: Attachment, links: Links) -> None:
     """Fixed neighbours: ranks ask nobody for addresses."""
     lines = [
         f"neigh replace {other.rank_ip} lladdr {mac_text(rank_mac(rank))} nud permanent "
-        f"dev {_RANK_END}"
+        f"dev {at.rank_end}"
         for rank, other in enumerate(links.attachments)
         if other is not at
     ]
     run(["ip", "-n", at.namespace, "-batch", "-"], given="\n".join([*lines, ""]))
-    for name, value in _SYSCTLS.items():
-        setting = Path("/proc/sys") / name
-        if setting.exists():
-            run([*inside(at.namespace), "tee", str(setting)], given=value)
 
 
 def _moved(at: Attachment) -> Moved:
-    words = ["ip", "-n", at.namespace, "-s", "-j", "link", "show", "dev", _RANK_END]
+    words = ["ip", "-n", at.namespace, "-s", "-j", "link", "show", "dev", at.rank_end]
     stats: dict[str, Any] = json.loads(run(words))[0]["stats64"]
     lost = sum(stats[way][reason] for way in ("rx", "tx") for reason in ("dropped", "errors"))
     return Moved(stats["tx"]["bytes"], stats["rx"]["bytes"], lost)

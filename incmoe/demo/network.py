@@ -27,6 +27,7 @@ class Attachment:
     switch_ip: str  # what the rank sends to
     rank_ip: str  # where the rank's UDP socket is bound
     namespace: str = ""  # that the rank runs in
+    rank_end: str = ""  # the interface there
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def opened(num_ranks: int, geometry: str) -> Iterator[Links]:
         for rank, namespace in enumerate(ranks):
             _connect(switch, rank, namespace, MTU[geometry])
         attachments = [
-            Attachment(_switch_end(rank), SWITCH_IP, rank_ip(rank), namespace)
+            Attachment(_switch_end(rank), SWITCH_IP, rank_ip(rank), namespace, _RANK_END)
             for rank, namespace in enumerate(ranks)
         ]
         yield Links(tuple(attachments), switch, SWITCH_MAC)

@@ -69,7 +69,13 @@ class Laid:
         """For a run of the demo."""
         ports = self.switch.ports_by_number()
         attachments = [
-            Attachment(ports[host.port - 1], SWITCH_IP, host.ip, self.net[host.name].namespace)
+            Attachment(
+                ports[host.port - 1],
+                SWITCH_IP,
+                host.ip,
+                self.net[host.name].namespace,
+                str(self.net[host.name].defaultIntf()),
+            )
             for host in self.topology.hosts
         ]
         links = Links(tuple(attachments), self.switch.namespace, SWITCH_MAC, carry_plain=True)
@@ -114,7 +120,7 @@ def _build(net: Any, topology: Topology, switch_kind: str, namespaces: Namespace
             addr1=host.mac,
             addr2=mac_text(port_mac(host.port)),
             mtu=topology.mtu,
-            rate=topology.rate,
+            queue=topology.queue(),
         )
     net.build()
     return switch

@@ -20,7 +20,6 @@ from incmoe.demo.errors import DemoError
 from incmoe.demo.namespaces import Namespaces
 from incmoe.demo.plan import BMV2, EMBEDDED
 from incmoe.demo.veth import OFFLOADS
-from incmoe.emulation.shaping import Rate
 
 
 def execute(node: Any, *words: str) -> str:
@@ -35,13 +34,13 @@ def execute(node: Any, *words: str) -> str:
 class LinkEnd(Intf):  # type: ignore[misc]
     """One end of a link: it shapes what it sends."""
 
-    def config(self, *, mtu: int, rate: Rate | None = None, **params: Any) -> dict[str, Any]:
+    def config(self, *, mtu: int, queue: Sequence[str], **params: Any) -> dict[str, Any]:
         """Mininet's hook."""
         settings = [word for name in OFFLOADS for word in (name, "off")]
         execute(self.node, "ethtool", "-K", self.name, *settings)
         execute(self.node, "ip", "link", "set", self.name, "mtu", str(mtu))
-        if rate is not None:
-            execute(self.node, *f"tc qdisc replace dev {self.name} root".split(), *rate.queue(mtu))
+        if queue:
+            execute(self.node, *f"tc qdisc replace dev {self.name} root".split(), *queue)
         done: dict[str, Any] = super().config(**params)
         return done
 

@@ -10,17 +10,28 @@ from typing import Final
 from incmoe.demo.errors import DemoError
 
 UNSHAPED: Final = "none"
-# Windows bound what waits before a port (docs/design.md): all of it fits, as no sender is told of a
-# loss here.
-QUEUE_BYTES: Final = 8 << 20
-
 _UNITS: Final = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _TEXT: Final = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 _LEAST: Final = 100 * _UNITS["kbit"]
 _MOST: Final = 100 * _UNITS["gbit"]
-_BURST_S: Final = 0.001  # at full speed; the queue's timer is finer
 _BURST_FRAMES: Final = 2  # at least
 _FRAME_BYTES_MORE: Final = 18  # than the MTU: Ethernet, one VLAN tag
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """What a link lets pass at once after a pause, and what may wait before it.
+
+    Windows bound what waits before a port (docs/design.md): all of it is to fit, as no sender is
+    told of a loss here.
+    """
+
+    burst_s: float = 0.001  # at full speed; the queue's timer is finer
+    least_bytes: int = 0
+    queue_bytes: int = 8 << 20
+
+
+NARROW: Final = Bucket()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +51,11 @@ class Rate:
             raise DemoError(f"--rate {text}: must be 100kbit to 100gbit, or {UNSHAPED}")
         return cls(bit_s)
 
-    def queue(self, mtu: int) -> list[str]:
+    def queue(self, mtu: int, bucket: Bucket = NARROW) -> list[str]:
         """The words after `tc qdisc replace dev ... root`."""
         burst_bytes = max(
-            round(self.bit_s / 8 * _BURST_S), _BURST_FRAMES * (mtu + _FRAME_BYTES_MORE)
+            round(self.bit_s / 8 * bucket.burst_s),
+            bucket.least_bytes,
+            _BURST_FRAMES * (mtu + _FRAME_BYTES_MORE),
         )
-        words = f"tbf rate {self.bit_s}bit burst {burst_bytes} limit {QUEUE_BYTES}"
-        return words.split()
+        return f"tbf rate {self.bit_s}bit burst {burst_bytes} limit {bucket.queue_bytes}".split()

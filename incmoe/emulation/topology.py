@@ -14,7 +14,7 @@ from typing import Final
 from controller.address import mac_text, rank_mac
 from incmoe.demo.errors import DemoError
 from incmoe.demo.veth import MTU, SWITCH_IP, SWITCH_MAC, rank_ip
-from incmoe.emulation.shaping import Rate
+from incmoe.emulation.shaping import NARROW, Bucket, Rate
 
 MAX_RANKS: Final = 16
 PREFIX_BITS: Final = 24
@@ -37,7 +37,12 @@ class Topology:
     hosts: tuple[Host, ...]  # by rank
     mtu: int
     rate: Rate | None  # None: as fast as the machine is
+    bucket: Bucket = NARROW
     switch: str = "s1"
+
+    def queue(self) -> list[str]:
+        """What each end of a cable sends through, as `tc` has it; nothing for none."""
+        return self.rate.queue(self.mtu, self.bucket) if self.rate else []
 
     def neighbours(self, of: Host) -> dict[str, str]:
         """IP address -> MAC address of everybody whom a rank sends to."""
@@ -45,7 +50,9 @@ class Topology:
         return {SWITCH_IP: SWITCH_MAC, **others}
 
 
-def one_switch(num_ranks: int, geometry: str, rate: Rate | None) -> Topology:
+def one_switch(
+    num_ranks: int, geometry: str, rate: Rate | None, bucket: Bucket = NARROW
+) -> Topology:
     """The topology of a run; DemoError when there are too many ranks."""
     if not 2 <= num_ranks <= MAX_RANKS:
         raise DemoError(f"--ranks {num_ranks}: must be 2 to {MAX_RANKS} in Mininet")
@@ -53,4 +60,4 @@ def one_switch(num_ranks: int, geometry: str, rate: Rate | None) -> Topology:
         Host(f"r{rank}", rank_ip(rank), mac_text(rank_mac(rank)), rank + 1)
         for rank in range(num_ranks)
     )
-    return Topology(tuple(hosts), MTU[geometry], rate)
+    return Topology(tuple(hosts), MTU[geometry], rate, bucket)
