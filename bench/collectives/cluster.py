@@ -67,7 +67,8 @@ class Cluster:
         """Start it and wait until it answers."""
         num_ranks = len(self.links.attachments)
         demo = DemoPlan(num_ranks=num_ranks, geometry=geometry, switch=switch, links=VETH)
-        command = switch_command(demo, self.network, self.folder)
+        (node,) = self.links.switches
+        command = switch_command(demo, self.network, node, self.folder)
         self._switch = self.supervisor.start("switch", command)
         ready = partial(answers, self.network.p4runtime)
         self.supervisor.wait_until(ready, "switch", timeout_s=START_S)

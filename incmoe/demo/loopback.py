@@ -27,7 +27,7 @@ def choose(num_ranks: int) -> Links:
         ips = [f"{prefix}.{rank + 1}" for rank in range(num_ranks)]
         if all(map(_is_free, ips)):
             ports = [Attachment(f"udp:{ip}:{INC_UDP_PORT}", ip, _HOST) for ip in ips]
-            return Links(tuple(ports))
+            return Links.around_one_switch(ports)
     raise DemoError(
         f"no free UDP port {INC_UDP_PORT} on any of {_ATTEMPTS} loopback networks tried"
     )

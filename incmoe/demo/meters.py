@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what the switch has counted: packets by name, bytes and losses by port; changes nothing."""
+"""Reads what switches have counted: packets by name, bytes and losses by port; changes nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller import tables
 from controller.drops import Drop
 from controller.switch import Switch
 from host_agent.wire import Op
-from incmoe.demo.network import DEVICE_ID
+from incmoe.demo.network import DEVICE_ID, SwitchNode
 from incmoe.demo.outcome import NOT_TAKEN_IN
 from incmoe.demo.port_meters import PortMeter
 from incmoe.demo.traffic import PortBytes
@@ -32,17 +32,17 @@ AT_THE_DOOR: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Everything since the switch started."""
+    """Everything since the start; several switches' counts summed."""
 
     ops: Mapping[str, int]  # packets by name of Op
     drops: Mapping[str, int]  # packets by name of Drop
     losses: Mapping[str, int]  # frames that never came to the program or never left, by reason
-    ports: tuple[PortBytes, ...]  # by rank
+    ports: tuple[PortBytes, ...]  # of the ranks', or of one switch in their order
 
 
 @dataclass(frozen=True, slots=True)
-class Meters:
-    """The program's counters through P4Runtime, and those of the ports: the first meter's bytes."""
+class SwitchMeter:
+    """One switch's counters, by P4Runtime, and those of its ports: the first meter's bytes."""
 
     p4runtime: str
     port_meters: Sequence[PortMeter]
@@ -62,6 +62,28 @@ class Meters:
         losses = total(loss for reading in found for loss in reading.losses)
         losses[NOT_TAKEN_IN] = max(0, found[0].frames_in - _taken_in(ops, drops))
         return Reading(ops=ops, drops=drops, losses=losses, ports=found[0].ports)
+
+
+@dataclass(frozen=True, slots=True)
+class Meters:
+    """All switches of a run."""
+
+    switches: Sequence[tuple[SwitchNode, SwitchMeter]]
+
+    def read(self) -> Reading:
+        """Asks them all, one after the other; raises like SwitchMeter."""
+        found = [(node, meter.read()) for node, meter in self.switches]
+        by_rank = {
+            rank: moved
+            for node, one in found
+            for rank, moved in zip(node.ranks, one.ports, strict=False)  # cables have ports too
+        }
+        return Reading(
+            ops=total(one.ops for _, one in found),
+            drops=total(one.drops for _, one in found),
+            losses=total(one.losses for _, one in found),
+            ports=tuple(moved for _, moved in sorted(by_rank.items(), key=lambda item: item[0])),
+        )
 
 
 def _taken_in(ops: Mapping[str, int], drops: Mapping[str, int]) -> int:

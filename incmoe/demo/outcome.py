@@ -102,6 +102,7 @@ class Outcome:
     def failures(self) -> list[str]:
         """What the demo is to show and did not; empty when all is well."""
         found = []
+        who = "the switch" if self.plan.leaves == 1 else "the switches"
         for mode, outcome in self.modes.items():
             match = outcome.match
             if not match.all_tokens_equal and self.plan.lane_bits == 32:
@@ -109,5 +110,5 @@ class Outcome:
                 found.append(f"{mode}: only {equal} tokens equal the single process's")
             for name, count in outcome.drops.items():
                 if count and name not in EXPLAINED_DROPS:
-                    found.append(f"{mode}: the switch dropped {count} packets for {name}")
+                    found.append(f"{mode}: {who} dropped {count} packets for {name}")
         return found

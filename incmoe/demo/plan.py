@@ -39,6 +39,7 @@ class Plan:
     geometry: str = "mtu9000"
     switch: str = EMBEDDED
     links: str = LOOPBACK
+    leaves: int = 1  # switches with ranks; several are under one spine
     link_rate: str = ""  # empty: as fast as the machine is
     model: str = ""  # checkpoint folder; empty: the checked-in one
     random_model: str = ""  # a shape (incmoe.model.Shape); empty: a checkpoint
@@ -53,6 +54,7 @@ class Plan:
             raise DemoError(f"--links {self.links}: BMv2 has no UDP ports, only --links {VETH}")
         for option, value, least, most in (
             ("ranks", self.num_ranks, 2, MAX_RANKS),
+            ("leaves", self.leaves, 1, self.num_ranks),
             ("prompts", self.num_prompts, 1, None),
             ("prompt-tokens", self.prompt_tokens, 2, None),  # a loss needs two
             ("new-tokens", self.new_tokens, 1, None),
@@ -61,6 +63,13 @@ class Plan:
             if value < least or (most is not None and value > most):
                 limit = f"at least {least}" if most is None else f"{least} to {most}"
                 raise DemoError(f"--{option} {value}: must be {limit}")
+        if self.num_ranks % self.leaves:
+            raise DemoError(f"--leaves {self.leaves}: must divide the {self.num_ranks} ranks")
+
+    @property
+    def num_switches(self) -> int:
+        """The leaves, and the spine if there are several."""
+        return self.leaves + 1 if self.leaves > 1 else 1
 
     def num_steps(self, phase: str) -> int:
         """Forward calls of a phase; prefill yields the first new token."""

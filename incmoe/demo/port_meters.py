@@ -26,7 +26,7 @@ class PortReading:
     """Everything since the start."""
 
     frames_in: int  # of all ports
-    ports: tuple[PortBytes, ...]  # by rank
+    ports: tuple[PortBytes, ...]
     losses: tuple[Mapping[str, int], ...]  # frames by reason, of each port and of the switch
 
 
@@ -67,7 +67,7 @@ class KernelCounters:
     """The kernel's counters of the interfaces that are the switch's ports."""
 
     namespace: str
-    interfaces: Sequence[str]  # by rank
+    interfaces: Sequence[str]  # by port
 
     def read(self) -> PortReading:
         """Asks `ip`."""

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from incmoe.demo.outcome import BOUNDS, EXPLAINED_DROPS, LOSSES, ModeOutcome, Outcome, Sample
-from incmoe.demo.plan import BMV2, EMBEDDED, LOOPBACK, MININET, PHASES, VETH
+from incmoe.demo.plan import BMV2, EMBEDDED, LOOPBACK, MININET, PHASES, VETH, Plan
 
 SWITCH_NAMES = {EMBEDDED: "embedded switch", BMV2: "BMv2"}
 LINK_NAMES = {LOOPBACK: "UDP over loopback", VETH: "veth links", MININET: "Mininet links"}
@@ -50,9 +50,14 @@ def _headline(outcome: Outcome) -> RenderableType:
     return Text(
         f"OLMoE, {shape.experts} experts, top {shape.top_k}, hidden {shape.hidden}, "
         f"{shape.layers} layers; EP={plan.num_ranks}, {plan.lane_bits}-bit lanes, {plan.geometry}; "
-        f"{SWITCH_NAMES[plan.switch]}, {LINK_NAMES[plan.links]}{rate}; "
+        f"{_switches(plan)}, {LINK_NAMES[plan.links]}{rate}; "
         f"{plan.num_prompts} prompts a rank, {plan.prompt_tokens} + {plan.new_tokens} tokens each"
     )
+
+
+def _switches(plan: Plan) -> str:
+    kind = SWITCH_NAMES[plan.switch]
+    return kind if plan.leaves == 1 else f"{kind}, {plan.leaves} leaves under a spine"
 
 
 def _table(title: str, first: str, others: Iterable[str]) -> Table:
@@ -130,7 +135,8 @@ def _time_table(outcome: Outcome) -> Table:
 
 
 def _counter_table(outcome: Outcome) -> Table:
-    title = "What the switch and the ranks counted, packets, calibration included"
+    who = "switch" if outcome.plan.leaves == 1 else "switches, together,"
+    title = f"What the {who} and the ranks counted, packets, calibration included"
     table = _table(title, "counter", outcome.modes)
     table.add_column("meaning")
     sections: tuple[tuple[str, str, Mapping[str, str]], ...] = (

@@ -2,7 +2,7 @@
 """One run of the demo: starts everything, leads the ranks through modes and phases, collects.
 
     reference ------------------- done ->
-    switch, controller, ranks -- ready -> for each mode: open, prefill, decode, close -> quit
+    switches, controller, ranks -- ready -> for each mode: open, prefill, decode, close -> quit
 
 All ranks wait for the demo before and after each phase, so that what the switch counted in between
 belongs to that phase.
@@ -14,27 +14,21 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from controller.entries import forward_entries
-from controller.job_file import load_job
-from controller.state import plain_traffic
-from controller.switch import Load, Switch
 from incmoe.demo import loopback, needs, room, subject, veth
 from incmoe.demo.channel import Message
 from incmoe.demo.child import Child, Command
+from incmoe.demo.fabric import Fabric, StartSwitches, await_answer, start_switches
 from incmoe.demo.generation import Generation, match
 from incmoe.demo.meters import Meters, difference, total
-from incmoe.demo.network import DEVICE_ID, Links, Network, answers, job_file
+from incmoe.demo.network import Links, Network, job_file
 from incmoe.demo.outcome import ModeOutcome, Outcome, PhaseOutcome, Sample, StageTimes
-from incmoe.demo.plan import EMBEDDED, PHASES, VETH, Plan
-from incmoe.demo.port_meters import KernelCounters, PortMeter, StatsFile
+from incmoe.demo.plan import PHASES, VETH, Plan
 from incmoe.demo.processes import Supervisor
 from incmoe.demo.progress import Narrator
-from incmoe.demo.switches import STATS_FILE, switch_command
 from incmoe.demo.traffic import Demand
 from incmoe.model import tokenizer
 
@@ -46,12 +40,10 @@ Hearer = Callable[[Child, Message], None]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The links of a run, and who starts the switch on them."""
+    """The links of a run, and who starts the switches on them."""
 
     links: Links
-    start_switch: Callable[[Supervisor, Command], Child] = lambda supervisor, command: (
-        supervisor.start("switch", command)
-    )
+    start_switches: StartSwitches = start_switches
 
 
 def check(plan: Plan) -> None:
@@ -111,28 +103,28 @@ class Run:
         self._narrator = narrator
         self._site = site
         self._network = Network.inside(folder, site.links)
+        self._fabric = Fabric(plan, self._network, folder, supervisor)
         self._ranks: list[Child] = []
 
     def all(self) -> Outcome:
         """Everything, in order."""
-        switch = self.start_switch()
+        self.start_switches()
         found = self.run_reference()
         controller = self.start_controller()
-        outcome = self.run_job(switch, found)
+        outcome = self.run_job(found)
         self._supervisor.stop([controller])
-        self._supervisor.stop([switch])
+        self._fabric.stop()
         return outcome
 
-    def start_switch(self) -> Child:
-        """Starts it; does not wait for it."""
+    def start_switches(self) -> None:
+        """Starts them; does not wait for them."""
         self._plan.write(self._folder)
-        command = switch_command(self._plan, self._network, self._folder)
-        return self._site.start_switch(self._supervisor, command)
+        self._fabric.start(self._site.start_switches)
 
-    def run_job(self, switch: Child, found: Message) -> Outcome:
+    def run_job(self, found: Message) -> Outcome:
         """All modes, with ranks that start and end here; `found` by the reference."""
         self._start_ranks()
-        meters = Meters(self._network.p4runtime, self._port_meters(switch))
+        meters = self._fabric.meters()
         modes = {mode: self._run_mode(mode, meters) for mode in self._plan.modes}
         self._dismiss(self._ranks)
         self._supervisor.stop(self._ranks)
@@ -154,39 +146,17 @@ class Run:
         return found
 
     def start_controller(self) -> Child:
-        """Waits for the switch, and returns a controller that waits for the ranks."""
-        with self._narrator.stage("switch and controller"):
+        """Waits for the switches, and returns a controller that waits for the ranks."""
+        with self._narrator.stage("switches and controller"):
             job = self._folder / "job.yaml"
             share = room.room_of(self._plan, self._shape.hidden)
             job.write_text(job_file(self._plan, self._network, share))
-            self._await_answer("switch", self._network.p4runtime)
-            self._prepare_switch(job)
+            self._fabric.prepare(job, timeout_s=START_S)
             address = self._network.rendezvous
             words = ["controller", "serve", str(job), "--listen", address]
             controller = self._supervisor.start("controller", Command.module("incmoe", *words))
-            self._await_answer("controller", address)
+            await_answer(self._supervisor, "controller", address, timeout_s=START_S)
         return controller
-
-    def _await_answer(self, who: str, address: str) -> None:
-        is_up = partial(answers, address)
-        self._supervisor.wait_until(is_up, f"no {who} answers at {address}", timeout_s=START_S)
-
-    def _prepare_switch(self, job: Path) -> None:
-        """The controller would do it, but the counters are read before the ranks join."""
-        with Switch.connect(self._network.p4runtime, device_id=DEVICE_ID, writes=True) as switch:
-            switch.load(room.compiled_program(self._plan.geometry), how=Load.AUTO)
-            for described in load_job(job).switches.values():
-                if described.forwarding is not None:
-                    switch.reconcile(forward_entries(described.forwarding), scope=plain_traffic)
-
-    def _port_meters(self, switch: Child) -> list[PortMeter]:
-        links, meters = self._network.links, list[PortMeter]()
-        if links.switch_namespace:
-            interfaces = [at.port for at in links.attachments]
-            meters.append(KernelCounters(links.switch_namespace, interfaces))
-        if self._plan.switch == EMBEDDED:
-            meters.append(StatsFile(self._supervisor, switch, self._folder / STATS_FILE))
-        return meters
 
     def _start_ranks(self) -> None:
         self._ranks = []

@@ -20,7 +20,7 @@ BANDS_OUT: Final = 4  # the three in flight (docs/design.md), and one more
 
 # BMv2 moves about 8,000 packets a second on two quiet cores; here it shares them. What comes in
 # bursts it loses: its packet ring holds 32 frames of a port, its egress queue 64.
-BMV2_FRAMES_S: Final = 4000  # from all ranks
+BMV2_FRAMES_S: Final = 4000  # from all ranks; switches share the cores
 BMV2_BURST_FRAMES: Final = 8  # of each rank
 BMV2_QUEUE_FRAMES: Final = 64  # that one egress port holds
 LEAST_SLOTS: Final = 3  # three bands of one row
@@ -37,13 +37,20 @@ def band_rows_of(plan: Plan) -> int | None:
 def num_slots_of(plan: Plan, segments: int) -> int:
     """The window: rows of `segments` packets that a rank may have out.
 
-    All ranks' rows, and its own sums, may stand in the queue of one port: BMv2 makes copies also
-    for ports where they end.
+    All of it may stand in the queue of one port: BMv2 makes copies also for ports where they end.
     """
     band_rows = band_rows_of(plan)
     if band_rows is not None:
         return BANDS_OUT * band_rows
-    return max(LEAST_SLOTS, BMV2_QUEUE_FRAMES // ((plan.num_ranks + 1) * segments))
+    return max(LEAST_SLOTS, BMV2_QUEUE_FRAMES // (_windows_at_a_port(plan) * segments))
+
+
+def _windows_at_a_port(plan: Plan) -> int:
+    """All ranks' rows, and sums: the rank's own; for a leaf, or from it, those of each owner."""
+    if plan.leaves == 1:
+        return plan.num_ranks + 1
+    of_a_leaf = plan.num_ranks // plan.leaves
+    return plan.num_ranks + max(of_a_leaf, plan.num_ranks - of_a_leaf)
 
 
 def timers_of(plan: Plan) -> Timers:
@@ -56,5 +63,5 @@ def pacing_of(plan: Plan, row_chunks: int, max_chunks: int) -> Pacing:
     if plan.switch != BMV2:
         return Pacing()
     frame_bytes = min(row_chunks, max_chunks) * CHUNK_BYTES + HEADER_BYTES + OUTER_BYTES
-    rate_bytes_s = BMV2_FRAMES_S / plan.num_ranks * frame_bytes
+    rate_bytes_s = BMV2_FRAMES_S / (plan.num_ranks * plan.num_switches) * frame_bytes
     return Pacing(burst_bytes=BMV2_BURST_FRAMES * frame_bytes, rate_bytes_s=rate_bytes_s)

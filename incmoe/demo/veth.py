@@ -38,7 +38,7 @@ def opened(num_ranks: int, geometry: str) -> Iterator[Links]:
             Attachment(_switch_end(rank), SWITCH_IP, rank_ip(rank), namespace, _RANK_END)
             for rank, namespace in enumerate(ranks)
         ]
-        yield Links(tuple(attachments), switch, SWITCH_MAC)
+        yield Links.around_one_switch(attachments, switch, SWITCH_MAC)
 
 
 def _switch_end(rank: int) -> str:

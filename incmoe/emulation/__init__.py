@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks and a P4 switch in Mininet (docs/mininet.md)."""
+"""Ranks and P4 switches in Mininet (docs/mininet.md)."""

@@ -27,7 +27,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "mininet",
         help="the demo's job on shaped links in Mininet; needs root",
-        description="Lays links between ranks and a P4 switch in Mininet, each rank and the switch "
+        description="Lays links between ranks and P4 switches in Mininet, each of them "
         "in a network namespace of its own, and runs the demo's job there or gives the prompt.",
     )
     add = parser.add_argument
@@ -37,6 +37,14 @@ def add_parser(subparsers: Subparsers) -> None:
         default=DEFAULT_RATE,
         metavar="RATE",
         help=f"of every link, each way, or `{UNSHAPED}` (default: %(default)s)",
+    )
+    add(
+        "--leaves",
+        type=int,
+        default=1,
+        metavar="L",
+        help="switches that the ranks are divided among, under a spine if there are several "
+        "(default: %(default)s)",
     )
     add(
         "--script", type=Path, metavar="FILE", help="lines for the prompt instead of standard input"
@@ -73,12 +81,12 @@ def _run_prompt(arguments: argparse.Namespace) -> int:
     plan, laid = _plan_and_network(arguments)
     console = Console(stderr=True)
     with laid as network, opened(plan, network.site(), console, arguments.keep_logs) as running:
-        switch = running.start_switch()
+        running.start_switches()
         running.start_controller()
         console.print(INTRODUCTION)
         Prompt(
             network.net,
-            lambda: shown(running.run_job(switch, running.run_reference()), arguments.json),
+            lambda: shown(running.run_job(running.run_reference()), arguments.json),
             arguments.script,
         )
     return 0
@@ -89,11 +97,19 @@ def _plan_and_network(
 ) -> tuple[Plan, AbstractContextManager[Laid]]:
     from incmoe.demo.run import check
     from incmoe.emulation import network
-    from incmoe.emulation.topology import one_switch
+    from incmoe.emulation.topology import one_switch, tree
 
     rate = Rate.parse(arguments.rate)
-    plan = replace(plan_of(arguments, MININET), link_rate=arguments.rate if rate else "")
-    topology = one_switch(plan.num_ranks, plan.geometry, rate)
+    plan = replace(
+        plan_of(arguments, MININET),
+        leaves=arguments.leaves,
+        link_rate=arguments.rate if rate else "",
+    )
+    topology = (
+        tree(plan.num_ranks, plan.leaves, plan.geometry, rate)
+        if plan.leaves > 1
+        else one_switch(plan.num_ranks, plan.geometry, rate)
+    )
     check(plan)
     return plan, network.laid(topology, plan.switch)
 

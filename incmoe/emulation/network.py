@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from mininet.link import Link
@@ -14,14 +15,16 @@ from mininet.log import output
 from mininet.net import Mininet
 
 from controller.address import mac_text, port_mac
+from controller.job import PortRef
 from incmoe.demo.child import Child, Command
 from incmoe.demo.errors import DemoError
+from incmoe.demo.fabric import start_switch
 from incmoe.demo.namespaces import Namespaces
-from incmoe.demo.network import Attachment, Links
+from incmoe.demo.network import Attachment, Links, SwitchNode
 from incmoe.demo.processes import Supervisor
 from incmoe.demo.run import Site
 from incmoe.demo.veth import SWITCH_IP, SWITCH_MAC
-from incmoe.emulation.nodes import SWITCH_CLASSES, LinkEnd, P4Switch, RankHost
+from incmoe.emulation.nodes import SWITCH_CLASSES, LinkEnd, RankHost
 from incmoe.emulation.topology import PREFIX_BITS, Topology
 
 _IPERF_S: Final = "3"
@@ -59,18 +62,16 @@ def _sent(client: Any, command: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """A network without traffic; its switch is not running yet."""
+    """A network without traffic; its switches are not running yet."""
 
     net: Any
-    switch: P4Switch
     topology: Topology
 
     def site(self) -> Site:
         """For a run of the demo."""
-        ports = self.switch.ports_by_number()
         attachments = [
             Attachment(
-                ports[host.port - 1],
+                self._port(host.at),
                 SWITCH_IP,
                 host.ip,
                 self.net[host.name].namespace,
@@ -78,14 +79,31 @@ class Laid:
             )
             for host in self.topology.hosts
         ]
-        links = Links(tuple(attachments), self.switch.namespace, SWITCH_MAC, carry_plain=True)
-        return Site(links, self._start_switch)
+        links = Links(
+            tuple(attachments),
+            tuple(self._node(name) for name in self.topology.switches),
+            self.topology.cables,
+            SWITCH_MAC,
+            carry_plain=True,
+        )
+        return Site(links, self._start_switches)
 
-    def _start_switch(self, supervisor: Supervisor, command: Command) -> Child:
-        self.switch.launch = lambda: supervisor.start("switch", command)
+    def _node(self, name: str) -> SwitchNode:
+        ends = sorted(end for cable in self.topology.cables for end in cable)
+        cables = tuple(self._port(end) for end in ends if end.switch == name)
+        ranks = self.topology.ranks_at(name)
+        return SwitchNode(name, ranks, cables, SWITCH_IP, self.net[name].namespace)
+
+    def _port(self, at: PortRef) -> str:
+        return str(self.net[at.switch].intfs[at.port])
+
+    def _start_switches(
+        self, supervisor: Supervisor, commands: Mapping[str, Command]
+    ) -> dict[str, Child]:
+        for name, command in commands.items():
+            self.net[name].launch = partial(start_switch, supervisor, name, command)
         self.net.start()
-        assert self.switch.process is not None
-        return self.switch.process
+        return {name: self.net[name].process for name in commands}
 
 
 @contextmanager
@@ -94,15 +112,17 @@ def laid(topology: Topology, switch_kind: str) -> Iterator[Laid]:
     net = _Net(controller=None, build=False)
     try:
         with Namespaces() as namespaces:
-            yield Laid(net, _build(net, topology, switch_kind, namespaces), topology)
+            _build(net, topology, switch_kind, namespaces)
+            yield Laid(net, topology)
     finally:
         for node in net.values():
             node.terminate()
 
 
-def _build(net: Any, topology: Topology, switch_kind: str, namespaces: Namespaces) -> P4Switch:
+def _build(net: Any, topology: Topology, switch_kind: str, namespaces: Namespaces) -> None:
     kind = SWITCH_CLASSES[switch_kind]
-    switch: P4Switch = net.addSwitch(topology.switch, cls=kind, namespaces=namespaces)
+    for name in topology.switches:
+        net.addSwitch(name, cls=kind, namespaces=namespaces)
     for host in topology.hosts:
         rank = net.addHost(
             host.name,
@@ -111,16 +131,16 @@ def _build(net: Any, topology: Topology, switch_kind: str, namespaces: Namespace
             namespaces=namespaces,
             neighbours=topology.neighbours(host),
         )
-        net.addLink(
-            rank,
-            switch,
-            port2=host.port,
-            cls=Link,
-            intf=LinkEnd,
-            addr1=host.mac,
-            addr2=mac_text(port_mac(host.port)),
-            mtu=topology.mtu,
-            queue=topology.queue(),
-        )
+        _connect(net, topology, rank, net[host.at.switch], addr1=host.mac, **_end(2, host.at))
+    for near, far in topology.cables:
+        _connect(net, topology, net[near.switch], net[far.switch], **_end(1, near), **_end(2, far))
     net.build()
-    return switch
+
+
+def _connect(net: Any, topology: Topology, near: Any, far: Any, **ends: Any) -> None:
+    net.addLink(near, far, cls=Link, intf=LinkEnd, mtu=topology.mtu, queue=topology.queue(), **ends)
+
+
+def _end(number: int, at: PortRef) -> dict[str, Any]:
+    """One end of a Mininet link, as a port of a switch."""
+    return {f"port{number}": at.port, f"addr{number}": mac_text(port_mac(at.port))}

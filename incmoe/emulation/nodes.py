@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from mininet.link import Intf
 from mininet.node import Host, Switch
@@ -61,6 +61,9 @@ class RankHost(Host):  # type: ignore[misc]
         return done
 
 
+_NO_DPID: Final = "0"  # OpenFlow's number of a switch; Mininet asks for one
+
+
 class P4Switch(Switch):  # type: ignore[misc]
     """A namespace with the switch's ports; whoever leads the run gives it its process."""
 
@@ -69,14 +72,10 @@ class P4Switch(Switch):  # type: ignore[misc]
     controlIntf = None  # noqa: N815 (Mininet's name): it is controlled through a Unix socket
 
     def __init__(self, name: str, *, namespaces: Namespaces, **params: Any) -> None:
-        super().__init__(name, **params | {"inNamespace": True})
+        super().__init__(name, **params | {"inNamespace": True, "dpid": _NO_DPID})
         self.namespace = namespaces.adopt(name, self.pid)
         self.launch: Callable[[], Child] | None = None
         self.process: Child | None = None
-
-    def ports_by_number(self) -> Sequence[str]:
-        """The interfaces that are its ports, from port 1 on."""
-        return [str(interface) for interface in self.intfList()]
 
     def start(self, _controllers: object) -> None:
         """Mininet's hook; without ports there is nothing to start."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mininet's prompt on a network whose switch and controller run: pings, iperf, and the job."""
+"""Mininet's prompt on a network whose switches and controller run: pings, iperf, and the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mininet.cli import CLI
 from incmoe.demo.errors import InterruptedRunError
 
 INTRODUCTION: Final = (
-    "The switch runs the program and forwards plain traffic; the controller waits for the ranks.\n"
+    "The switches run the program and forward plain traffic; the controller waits for the ranks.\n"
     "`job` runs them; `pingall`, `iperf r0 r1`, `r0 COMMAND` are Mininet's; `exit` ends all."
 )
 

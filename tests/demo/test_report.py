@@ -88,6 +88,13 @@ def test_unexplained_drops_are_a_failure_and_explained_ones_are_not() -> None:
     assert result.failures() == ["static: the switch dropped 2 packets for WRONG_PORT"]
 
 
+def test_a_trees_counts_are_of_all_its_switches() -> None:
+    result = outcome(static=mode(WRONG_PORT=2))
+    in_tree = replace(result, plan=replace(result.plan, leaves=2))
+    assert in_tree.failures() == ["static: the switches dropped 2 packets for WRONG_PORT"]
+    assert "embedded switch, 2 leaves under a spine, UDP over loopback" in shown(in_tree)
+
+
 def test_the_report_says_which_switch_it_was_and_who_counted() -> None:
     result = outcome()
     over_veth = replace(result, plan=replace(result.plan, switch=BMV2, links=VETH))

@@ -105,6 +105,31 @@ def test_the_demo_runs_in_mininet(switch: str, tmp_path: Path) -> None:
     assert (figures["tokens_equal_static"], figures["tokens_equal_routed"]) == (1, 1)
 
 
+@on_both
+def test_the_demo_runs_through_a_tree_of_switches(switch: str, tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    options = ["--switch", switch, "--rate", "50mbit", *SMALL, "--ranks", "4", "--leaves", "2"]
+    printed = finished(started(*options, "--json", str(file), "demo"))
+    assert "2 leaves under a spine" in " ".join(printed.split())
+    figures = {one["name"]: one["value"] for one in json.loads(file.read_text())["figures"]}
+    for mode in ("static", "routed"):
+        assert (figures[f"tokens_equal_{mode}"], figures[f"lost_{mode}"]) == (1, 0)
+    # One copy of each row and one sum go up and down each cable: a rank's link has no more.
+    assert 1 < figures["bytes_static_prefill_over_bound"] < 2
+
+
+@on_both
+def test_plain_traffic_crosses_the_spine_at_the_cables_rate(switch: str, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("pingall\niperf r0 r3\nspine tc qdisc show dev spine-eth1\n")
+    options = ["--switch", switch, "--leaves", "2", "--rate", "20mbit", "--script", str(script)]
+    printed = finished(started(*options, "cli"))
+    assert "0% dropped (12/12 received)" in printed
+    (line,) = [line for line in printed.splitlines() if "bits/sec" in line]
+    assert 10 < float(line.split()[-2]) < 20.5, line
+    assert "rate 20Mbit" in printed
+
+
 def test_a_small_mtu_carries_the_job_from_the_prompt(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("job\nr0 ip link show r0-eth0\n")
@@ -114,19 +139,23 @@ def test_a_small_mtu_carries_the_job_from_the_prompt(tmp_path: Path) -> None:
     assert "mtu 1500" in printed
 
 
+@pytest.mark.parametrize(("leaves", "num_switches"), [(1, 1), (2, 3)])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_whatever_ends_it_nothing_is_left(number: signal.Signals, tmp_path: Path) -> None:
+def test_whatever_ends_it_nothing_is_left(
+    number: signal.Signals, leaves: int, num_switches: int, tmp_path: Path
+) -> None:
     script = tmp_path / "script"
     script.write_text(
         "r0 nohup sleep 1000 >/dev/null 2>&1 &\npy print('ready', flush=True)\nr1 sleep 1000\n"
     )
-    with started("--ranks", "2", *SMALL[2:], "--script", str(script), "cli") as process:
+    options = ["--ranks", "2", "--leaves", str(leaves), *SMALL[2:], "--script", str(script)]
+    with started(*options, "cli") as process:
         assert process.stdout is not None
         assert any("ready" in line for line in process.stdout)
         names = namespaces_of(process.pid)
         there = processes_in(names)
-        assert len(names) == 3
-        assert len(there) >= 4  # three shells, the switch
+        assert len(names) == 2 + num_switches
+        assert len(there) >= 2 + 2 * num_switches  # a shell in each, the switches
         process.send_signal(number)
         process.wait(timeout=20)
         deadline = time.monotonic() + 20
@@ -135,7 +164,15 @@ def test_whatever_ends_it_nothing_is_left(number: signal.Signals, tmp_path: Path
             time.sleep(0.1)
 
 
-def test_what_cannot_be_is_one_line() -> None:
-    process = started("--ranks", "17", "demo")
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("--ranks 17", "--ranks 17: must be 2 to 16 in Mininet"),
+        ("--ranks 4 --leaves 3", "--leaves 3: must divide the 4 ranks"),
+        ("--ranks 4 --leaves 5", "--leaves 5: must be 1 to 4"),
+    ],
+)
+def test_what_cannot_be_is_one_line(options: str, problem: str) -> None:
+    process = started(*options.split(), "demo")
     _, errors = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, errors) == (2, "incmoe: --ranks 17: must be 2 to 16 in Mininet\n")
+    assert (process.returncode, errors) == (2, f"incmoe: {problem}\n")
