@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One short run of bench.serving on shaped links: all schemes, figures, and what its trace shows."""
+"""One short run of bench.serving on shaped links: all schemes, figures, what its trace shows."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ OPTIONS = "--ranks 2 --rate 20mbit --prompts 4x24 --new-tokens 3 --rounds 1 --ba
 def test_all_schemes_serve_the_same_tokens_and_ours_overlaps(tmp_path: Path) -> None:
     files = ["--json", str(tmp_path / "figures.json"), "--trace", str(tmp_path / "trace.json")]
     words = [sys.executable, "-m", "bench.serving", *OPTIONS.split(), *files]
-    run = subprocess.run(
-        words, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
-    )
+    run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert run.returncode == 0, run.stderr
     listed = json.loads((tmp_path / "figures.json").read_text())["figures"]
     found = {figure["name"]: figure["value"] for figure in listed}
