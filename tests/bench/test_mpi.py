@@ -21,6 +21,8 @@ from tests.demo.commands import ROOT
 
 NO_MPI = namespaces.why_not() or mpi.why_not()
 PATIENCE_S = 120
+LAUNCHES = 3
+LAUNCH_FAILED = "mpi: ended with status 213"
 NUM_RANKS = 4
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(NO_MPI is not None, reason=NO_MPI or "")]
@@ -34,7 +36,23 @@ def folder() -> Iterator[Path]:
 
 
 def started(folder: Path, *options: str) -> subprocess.Popen[str]:
-    """A run of few rows over rings of MPI and of our own, beginning with the former."""
+    """A run of few rows over rings of MPI and of our own, which has run the former once.
+
+    On a busy machine mpirun now and then gives up while its daemons start: it may try again.
+    """
+    for _ in range(LAUNCHES):
+        run = launched(folder, *options)
+        assert run.stderr is not None
+        said = run.stderr.readline()
+        if said.startswith("mpi "):
+            return run
+        said += run.communicate(timeout=PATIENCE_S)[1]
+        assert LAUNCH_FAILED in said, said
+    pytest.fail(f"{LAUNCHES} times: {said}")
+
+
+def launched(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """The same, just begun."""
     words = ["bench.collectives", "--ranks", str(NUM_RANKS), "--rate", "100mbit", "--tokens", "64"]
     return subprocess.Popen(
         [sys.executable, "-m", *words, "--schemes", "mpi,ring", *options],
@@ -82,8 +100,6 @@ def test_both_collectives_of_mpi_move_a_rings_bytes(folder):
 
 def test_nothing_of_mpi_outlives_a_killed_run(folder):
     run = started(folder)
-    assert run.stderr is not None
-    assert run.stderr.readline().startswith("mpi ")  # its processes are there
     assert len(processes(folder, "mpi_rank")) >= NUM_RANKS
     run.kill()
     run.wait()
@@ -92,8 +108,6 @@ def test_nothing_of_mpi_outlives_a_killed_run(folder):
 
 def test_a_process_that_dies_under_mpirun_ends_the_run_with_the_reason(folder):
     run = started(folder, "--rounds", "50")
-    assert run.stderr is not None
-    assert run.stderr.readline().startswith("mpi ")
     one = next(pid for pid in processes(folder, "mpi_rank") if "mpirun" not in name_of(pid))
     os.kill(one, signal.SIGKILL)
     _, said = run.communicate(timeout=PATIENCE_S)
