@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,21 +13,20 @@ from bench.collectives import mpi
 from bench.collectives.figures import figures, table
 from bench.collectives.plan import MPI, PLANNED_ON, ROUTINGS, SCHEMES, Plan
 from bench.collectives.plots import draw
-from bench.collectives.run import run
+from bench.collectives.run import Opened, own_links, run
 from host_agent.errors import AgentError
 from incmoe.demo.errors import DemoError
 from incmoe.demo.plan import SWITCHES
+from incmoe.emulation.shaping import Rate
 from incmoe.figures import write_figures
 from p4src import GEOMETRIES
 
-_UNITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 
-
-def main() -> int:
-    """Measure, print, write."""
-    arguments = _parser().parse_args()
+def main(argv: Sequence[str] | None = None, opened: Opened = own_links) -> int:
+    """Measure on the links of `opened`, print, write."""
+    arguments = _parser().parse_args(argv)
     try:
-        outcome = run(_plan(arguments), _say)
+        outcome = run(_plan(arguments), _say, opened)
     except (DemoError, AgentError) as error:
         print(f"bench.collectives: {error}\n{getattr(error, 'log_tail', '')}", file=sys.stderr)
         return 2
@@ -58,11 +58,13 @@ def schemes_named(text: str) -> list[str]:
 
 
 def _rate(text: str) -> int:
-    number = text.lower().rstrip("bgikmt")
-    unit = text.lower()[len(number) :]
-    if unit not in _UNITS:
-        raise argparse.ArgumentTypeError(f"{text}: a number with one of {', '.join(_UNITS)}")
-    return int(float(number) * _UNITS[unit])
+    try:
+        rate = Rate.parse(text)
+    except DemoError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if rate is None:
+        raise argparse.ArgumentTypeError(f"{text}: links are the bottleneck here, and need a rate")
+    return rate.bit_s
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:

@@ -11,13 +11,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from bench.collectives.links import rank_end
 from bench.collectives.tensors import Tensors
 
 
 def join(rank: int, num_ranks: int, folder: Path) -> None:
     """Become a rank of the default process group."""
     warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has other names for both
-    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
+    os.environ["GLOO_SOCKET_IFNAME"] = rank_end()
     store = f"file://{folder}/gloo"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=num_ranks)
 

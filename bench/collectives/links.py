@@ -24,6 +24,7 @@ from incmoe.emulation.shaping import Bucket, Rate
 
 # As long as a switch on shared cores may be late at no loss.
 BUCKET: Final = Bucket(burst_s=0.02, least_bytes=64 * 1024, queue_bytes=256 << 20)
+NETWORK: Final = "10.0.0.0/24"  # of all ranks
 _SYSCTLS: Final = {"net/ipv4/tcp_slow_start_after_idle": "0"}
 
 
@@ -63,6 +64,12 @@ def as_of_a_textbook(links: Links) -> None:
             setting = Path("/proc/sys") / name
             if setting.exists():
                 run([*inside(at.namespace), "tee", str(setting)], given=value)
+
+
+def rank_end() -> str:
+    """The interface of this process's rank, for those that cannot be told an address."""
+    listed = json.loads(run(["ip", "-j", "address", "show", "to", NETWORK]))
+    return str(listed[0]["ifname"])
 
 
 def moved(links: Links) -> list[Moved]:

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Final
 
+from bench.collectives.links import NETWORK
 from incmoe.demo.child import Command
 from incmoe.demo.namespaces import run
 from incmoe.demo.network import Links
@@ -26,11 +27,11 @@ _SETTINGS: Final = {
     "plm": "rsh",
     "plm_rsh_agent": f"sh {_ENTER}",
     "plm_rsh_no_tree_spawn": "1",
-    "oob_tcp_if_include": "eth0",
+    "oob_tcp_if_include": NETWORK,
     # Every byte crosses the links: no shared memory, though all ranks are on one machine.
     "pml": "ob1",
     "btl": "self,tcp",
-    "btl_tcp_if_include": "eth0",
+    "btl_tcp_if_include": NETWORK,
     "mpi_yield_when_idle": "1",
     "coll_tuned_use_dynamic_rules": "1",
     "coll_tuned_allgather_algorithm": "ring",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,10 @@ from bench.collectives.links import Moved
 from bench.collectives.plan import MPI, Plan
 from bench.collectives.routing import Routes, routes_of
 from incmoe.demo.child import Child
+from incmoe.demo.network import Links
 from incmoe.demo.processes import Supervisor
+
+Opened = Callable[[Plan], AbstractContextManager[Links]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,16 @@ class Outcome:
     num_cores: int
 
 
-def run(plan: Plan, say: Callable[[str], None]) -> Outcome:
-    """Measure; DemoError or another named error when it cannot be done."""
+def own_links(plan: Plan) -> AbstractContextManager[Links]:
+    """Links that the benchmark lays by itself."""
+    return shaped.opened(plan.num_ranks, plan.geometry, plan.rate_bits_s)
+
+
+def run(plan: Plan, say: Callable[[str], None], opened: Opened = own_links) -> Outcome:
+    """Measure on the links of `opened`; DemoError or another named error if it cannot be done."""
     with (
         tempfile.TemporaryDirectory(prefix="incmoe-bench-") as name,
-        shaped.opened(plan.num_ranks, plan.geometry, plan.rate_bits_s) as links,
+        opened(plan) as links,
         Supervisor(Path(name)) as supervisor,
     ):
         return _Run(plan, Cluster(Path(name), links, supervisor), say).all()

@@ -130,6 +130,16 @@ def test_plain_traffic_crosses_the_spine_at_the_cables_rate(switch: str, tmp_pat
     assert "rate 20Mbit" in printed
 
 
+def test_the_measurements_run_on_its_links(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    measured = ["--tokens", "16", "--rounds", "1", "--schemes", "static,ring,gloo"]
+    finished(started("--rate", "20mbit", "--json", str(file), "bench", *measured))
+    figures = {one["name"]: one["value"] for one in json.loads(file.read_text())["figures"]}
+    assert figures["static_over_ring_n4"] > 0
+    assert 1.0 < figures["bytes_over_model"] < 1.03
+    assert figures["frames_lost"] == 0
+
+
 def test_a_small_mtu_carries_the_job_from_the_prompt(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("job\nr0 ip link show r0-eth0\n")
