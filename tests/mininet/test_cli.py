@@ -10,12 +10,21 @@ import pytest
 from incmoe.cli import main
 
 
+class NoBench:
+    """Finds that there is no package `bench`, as where only the package is installed."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "bench":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
 def test_where_the_benchmarks_are_not_it_says_where_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "bench", None)
-    monkeypatch.delitem(sys.modules, "bench.collectives", raising=False)
-    monkeypatch.delitem(sys.modules, "bench.collectives.__main__", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "bench"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [NoBench, *sys.meta_path])
     assert main(["mininet", "bench"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("incmoe: bench: the measurements come with a checkout")
