@@ -53,7 +53,7 @@ class Plan:
     switch: str = EMBEDDED
     model: str = ""  # checkpoint folder; empty: the checked-in one
     random_model: str = ""  # a shape (incmoe.model.Shape); empty: a checkpoint
-    prompts: tuple[Prompts, ...] = (Prompts(4, 48), Prompts(12, 8))
+    prompts: tuple[Prompts, ...] = (Prompts(4, 32), Prompts(12, 8))
     new_tokens: int = 8
     band_rows: int = 32
     window: int = 256  # model rows that a rank may have out

@@ -91,6 +91,7 @@ class Dispatch:
         self._x_TH = x_TH
         self._routing = routing
         self._bands = bands_of(len(x_TH), group.band_rows)
+        self.num_units = 1  # of all ranks; known once the first unit is there
         self._own: dict[int, NDArray[np.float32]] = {}
         self.sent: list[Future[None]] = [
             group.sender.submit(partial(self._send, band)) for band in range(self.num_bands)
@@ -110,11 +111,12 @@ class Dispatch:
         """Yield the units, each when all of its rows have arrived."""
         num_bands = [1] * self.group.world_size
         band = 0
-        while band < max(num_bands):
+        while band < self.num_units:
             owners = [owner for owner, num in enumerate(num_bands) if band < num]
             arrivals = [self._arrival(owner, band) for owner in owners]
             for arrival in arrivals:
                 num_bands[arrival.owner] = arrival.header.num_bands
+            self.num_units = max(num_bands)
             yield _unit(band, arrivals)
             band += 1
 

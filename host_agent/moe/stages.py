@@ -9,7 +9,9 @@
    half: apart, because a sum that is awaited must not keep the next partial rows from leaving.
 2. The first error of any stage, or of sending, cancels the channels and reaches the caller at once;
    the group is unusable then. A stage that waits for the switch ends when the endpoint closes.
-3. Every stage notes when it was busy with which unit. Waiting for a channel is not being busy,
+3. A call of one unit, as of decoding, has nothing to overlap: the caller takes it through all
+   stages itself, and no thread need wake.
+4. Every stage notes when it was busy with which unit. Waiting for a channel is not being busy,
    waiting for the switch is.
 """
 
@@ -42,9 +44,10 @@ class Stages:
     def run(self, dispatch: Dispatch, compute: Compute) -> tuple[Tensor, Trace]:
         """Return the sums [T, H] float32 of a call whose partial rows `compute` makes."""
         flow = _Flow(dispatch, compute, self._depth)
-        tasks = [self._workers[stage].submit(task) for stage, task in flow.tasks.items()]
         try:
-            _raise_first(wait([*tasks, *dispatch.sent], return_when=FIRST_EXCEPTION).done)
+            if not flow.run_alone():
+                tasks = [self._workers[stage].submit(task) for stage, task in flow.tasks.items()]
+                _raise_first(wait([*tasks, *dispatch.sent], return_when=FIRST_EXCEPTION).done)
         except BaseException as error:
             flow.cancel()
             dispatch.group.fail(error)
@@ -63,6 +66,9 @@ class _Flow:
         self.trace = Trace(dispatch.group.rank, dispatch.call, dispatch.layer)
         self._dispatch = dispatch
         self._compute = compute
+        self._arriving = iter(dispatch)
+        self._num_gathered = 0
+        self._first: Unit | None = None  # gathered before the threads began
         self._units: Channel[Unit] = Channel(depth)
         self._partials: Channel[tuple[Unit, Tensor]] = Channel(depth)
         self._given: Channel[int] = Channel(1 << 30)  # numbers only: nothing to bound
@@ -83,38 +89,63 @@ class _Flow:
         """Return what was collected."""
         return torch.cat(self._sums)
 
+    def run_alone(self) -> bool:
+        """Take a call of one unit through all stages; False if it has more, for the threads."""
+        if self._dispatch.num_bands > 1:
+            return False
+        self._dispatch.sent[0].result()
+        unit = self._next_unit()
+        assert unit is not None
+        if self._dispatch.num_units > 1:
+            self._first = unit
+            return False
+        self._give(unit, self._computed(unit))
+        self._take(unit.band)
+        return True
+
     def _gather(self) -> None:
-        units, band = iter(self._dispatch), 0
-        while True:
-            with self._busy(Stage.GATHER, band):
-                unit = next(units, None)
-            if unit is None:
-                break
+        if self._first is not None:
+            self._units.put(self._first)
+        while (unit := self._next_unit()) is not None:
             self._units.put(unit)
-            band += 1
-        self.trace.drop_last(Stage.GATHER)  # the look past the last band
         self._units.end()
 
-    @torch.no_grad()
     def _ffn(self) -> None:
         for unit in self._units:
-            with self._busy(Stage.FFN, unit.band):
-                partial_SH = self._compute(unit)
-            self._partials.put((unit, partial_SH))
+            self._partials.put((unit, self._computed(unit)))
         self._partials.end()
 
     def _reduce(self) -> None:
         for unit, partial_SH in self._partials:
-            with self._busy(Stage.REDUCE, unit.band):
-                self._dispatch.contribute(unit, partial_SH)
+            self._give(unit, partial_SH)
             self._given.put(unit.band)
         self._given.end()
 
     def _collect(self) -> None:
         for band in self._given:
             if band < self._dispatch.num_bands:
-                with self._busy(Stage.COLLECT, band):
-                    self._sums.append(self._dispatch.sums(band))
+                self._take(band)
+
+    def _next_unit(self) -> Unit | None:
+        with self._busy(Stage.GATHER, self._num_gathered):
+            unit = next(self._arriving, None)
+        if unit is None:
+            self.trace.drop_last(Stage.GATHER)  # the look past the last band
+        self._num_gathered += 1
+        return unit
+
+    @torch.no_grad()
+    def _computed(self, unit: Unit) -> Tensor:
+        with self._busy(Stage.FFN, unit.band):
+            return self._compute(unit)
+
+    def _give(self, unit: Unit, partial_SH: Tensor) -> None:
+        with self._busy(Stage.REDUCE, unit.band):
+            self._dispatch.contribute(unit, partial_SH)
+
+    def _take(self, band: int) -> None:
+        with self._busy(Stage.COLLECT, band):
+            self._sums.append(self._dispatch.sums(band))
 
     @contextmanager
     def _busy(self, stage: Stage, band: int) -> Iterator[None]:

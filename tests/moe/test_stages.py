@@ -147,3 +147,34 @@ def test_an_error_in_sending_reaches_the_caller():
             Stages(group.rank).run(dispatch, lambda unit: unit.rows)
 
     World(Layout(Placement.even(2, 2), Geometry(8), Kind.STATIC)).run(body)
+
+
+@pytest.mark.parametrize("others_bands", [1, 3])
+def test_only_a_call_of_one_unit_is_the_callers_own_work(others_bands):
+    """Rank 0 has one band in either case; what it computes must know whether others have more."""
+    layout = Layout(Placement.even(2, 2), Geometry(8), Kind.STATIC, band_rows=1)
+
+    def body(group: Group) -> tuple[torch.Tensor, Trace, set[str]]:
+        num = others_bands if group.rank else 1
+        none = np.zeros((num, 0))
+        exponents = np.zeros(num, np.int8)
+        routing = Routing(Kind.STATIC, none.astype("i4"), none.astype("f4"), exponents)
+        names = set()
+
+        def compute(unit: Unit) -> torch.Tensor:
+            names.add(threading.current_thread().name)
+            return unit.rows
+
+        stages = Stages(group.rank)
+        rows = torch.full((num, 8), 0.25 * (1 + group.rank))
+        sums, spans = stages.run(group.dispatch(rows, routing), compute)
+        stages.close()
+        return sums, spans, names
+
+    for rank, (sums, spans, names) in enumerate(World(layout).run(body)):
+        num = others_bands if rank else 1
+        assert torch.equal(sums, torch.full((num, 8), 0.5 * (1 + rank)))
+        assert {name.startswith("inc-ffn") for name in names} == {others_bands > 1}
+        for stage in Stage:
+            of = num if stage == Stage.COLLECT else others_bands
+            assert [s.band for s in spans.spans if s.stage == stage] == list(range(of))
