@@ -111,6 +111,8 @@ def _run_prompt(arguments: argparse.Namespace) -> int:
 
 
 def _run_bench(arguments: argparse.Namespace) -> int:
+    if arguments.leaves != 1:
+        raise DemoError(f"--leaves {arguments.leaves}: the measurements are made on one switch")
     try:
         from bench.collectives.__main__ import main
     except ModuleNotFoundError as missing:

@@ -38,6 +38,12 @@ def test_the_benchmarks_own_options_follow_the_action(capsys: pytest.CaptureFixt
     assert "carrier-pigeon: not one of static, routed, ring" in capsys.readouterr().err
 
 
+def test_the_measurements_refuse_a_tree(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mininet", "--leaves", "2", "bench"]) == 2
+    said = "incmoe: --leaves 2: the measurements are made on one switch\n"
+    assert capsys.readouterr().err == said
+
+
 @pytest.mark.parametrize("words", [["--ranks", "17", "demo"], ["demo", "--ranks", "17"]])
 def test_options_may_stand_on_either_side_of_the_action(
     words: list[str], capsys: pytest.CaptureFixture[str]

@@ -140,6 +140,14 @@ def test_the_measurements_run_on_its_links(tmp_path: Path) -> None:
     assert figures["frames_lost"] == 0
 
 
+def test_sixteen_ranks_share_a_switch(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    options = [*SMALL, "--ranks", "16", "--geometry", "mtu1500", "--mode", "routed"]
+    finished(started(*options, "--json", str(file), "demo"))
+    figures = {one["name"]: one["value"] for one in json.loads(file.read_text())["figures"]}
+    assert figures["tokens_equal_routed"] == 1
+
+
 def test_a_small_mtu_carries_the_job_from_the_prompt(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("job\nr0 ip link show r0-eth0\n")
