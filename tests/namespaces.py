@@ -20,13 +20,14 @@ SOL_PACKET = 263
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def why_not() -> str | None:
-    """Why namespaces cannot be made here, or None."""
+def why_not(*commands: str) -> str | None:
+    """Why namespaces cannot be made here, or what is to run in them, or None."""
     if os.geteuid() != 0:
         return "needs root (network namespaces)"
     if shutil.which("ip") is None:
         return "needs the command ip (package iproute2)"
-    return None
+    missing = [command for command in commands if shutil.which(command) is None]
+    return f"needs {', '.join(missing)}" if missing else None
 
 
 def ip(*words: str) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bench.collectives.plan import EARLIER, Plan
 from bench.collectives.routing import Routes
 from bench.collectives.trained import trained
-from host_agent.bands import PhysicalExperts, Placement, planned
+from host_agent.bands import PhysicalExperts, planned
 
 
 def trained_routes(plan: Plan) -> Routes:
@@ -27,10 +27,3 @@ def routed(ids_NTK: NDArray[np.int32], physical: PhysicalExperts) -> Routes:
     """Return the routes of logical ids, as every owner chooses copies."""
     chosen = [physical.chosen(ids_TK, owner) for owner, ids_TK in enumerate(ids_NTK)]
     return Routes(np.stack(chosen), physical.placement)
-
-
-def balanced(ids_NTK: NDArray[np.int32], num_experts: int) -> Routes:
-    """Return the routes with every expert once, under its own id, where it suits these tokens."""
-    physical = planned(ids_NTK, num_experts)
-    rank_E = physical.placement.rank_of(np.argsort(physical.logical_of))
-    return Routes(ids_NTK, Placement(rank_E, len(ids_NTK)))

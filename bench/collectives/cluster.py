@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +16,8 @@ from bench.collectives import links as shaped
 from bench.collectives.links import Moved
 from incmoe.demo.channel import Message
 from incmoe.demo.child import Child, Command
-from incmoe.demo.network import Links, Network, answers
+from incmoe.demo.fabric import await_answer
+from incmoe.demo.network import Links, Network
 from incmoe.demo.plan import VETH
 from incmoe.demo.plan import Plan as DemoPlan
 from incmoe.demo.processes import Supervisor
@@ -70,8 +70,7 @@ class Cluster:
         (node,) = self.links.switches
         command = switch_command(demo, self.network, node, self.folder)
         self._switch = self.supervisor.start("switch", command)
-        ready = partial(answers, self.network.p4runtime)
-        self.supervisor.wait_until(ready, "switch", timeout_s=START_S)
+        await_answer(self.supervisor, "switch", self.network.p4runtime, timeout_s=START_S)
 
     def start_ranks(self, module: str) -> None:
         """Start `module FOLDER RANK RANK_IP...` for each and wait until all are ready."""

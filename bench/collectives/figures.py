@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples to named figures and a table, held against the byte model; measures nothing.
+"""Samples to named figures, held against the byte model; measures nothing.
 
 Bytes on a link's busiest direction, and so the time times the rate:
 
@@ -16,6 +16,7 @@ from statistics import median
 
 from bench.collectives.plan import ALL_TO_ALL, GLOO, MPI, RING, ROUTED, STATIC
 from bench.collectives.run import Outcome, Sample
+from bench.report import faults, repairs, spread
 from incmoe.demo.plan import BMV2
 from incmoe.figures import Figure
 
@@ -61,11 +62,7 @@ def figures(outcome: Outcome) -> Iterator[Figure]:
         yield from _of_scheme(outcome, scheme)
     yield from _bytes_over_model(outcome)
     lost = sum(one.lost for sample in outcome.samples for one in sample.moved)
-    lost += outcome.shapers_dropped
-    yield Figure("frames_lost", lost, "frames", 0, "by all links and shapers, all schemes")
-    again = sum(n for name, n in outcome.counts.items() if name.startswith("repeated_"))
-    again += outcome.counts["pulls"]
-    yield Figure("repairs", again, "messages", 0, "pulls and repeats of all ranks' transports")
+    yield from faults(lost + outcome.shapers_dropped, repairs(outcome.counts))
 
 
 def _bytes_over_model(outcome: Outcome) -> Iterator[Figure]:
@@ -115,7 +112,7 @@ def over_bound(outcome: Outcome, scheme: str) -> float:
 def _ratio(outcome: Outcome, name: str, pair: tuple[str, str], limit: float | None) -> Figure:
     above, below = (of(outcome, scheme) for scheme in pair)
     ratios = [a.seconds / b.seconds for a, b in zip(above, below, strict=True)]
-    how = f"time of {pair[0]} over {pair[1]}, {_spread(ratios)}; {setting(outcome)}"
+    how = f"time of {pair[0]} over {pair[1]}, {spread(ratios)}; {setting(outcome)}"
     return Figure(_name(outcome, name), median(ratios), "ratio", limit, how)
 
 
@@ -127,11 +124,11 @@ def _name(outcome: Outcome, name: str) -> str:
 def _of_scheme(outcome: Outcome, scheme: str) -> Iterator[Figure]:
     samples, plan = of(outcome, scheme), outcome.plan
     seconds = [sample.seconds for sample in samples]
-    yield Figure(_name(outcome, f"{scheme}_s"), median(seconds), "s", None, _spread(seconds))
+    yield Figure(_name(outcome, f"{scheme}_s"), median(seconds), "s", None, spread(seconds))
     bound_s = busiest_bytes(outcome, scheme) / plan.rate_bytes_s
     limit = RING_SLACK if scheme == yardstick(outcome) else None
     over = [each / bound_s for each in seconds]
-    how = f"time over payload bytes of the busiest direction / rate; {_spread(over)}"
+    how = f"time over payload bytes of the busiest direction / rate; {spread(over)}"
     yield Figure(_name(outcome, f"{scheme}_over_bound"), median(over), "ratio", limit, how)
     counted = median(sample.worst_bytes for sample in samples)
     how = "kernel counters of the busiest direction of any rank"
@@ -147,10 +144,6 @@ def _of_scheme(outcome: Outcome, scheme: str) -> Iterator[Figure]:
     yield Figure(_name(outcome, f"{scheme}_cpu_share"), median(cpu), "1", None, how)
 
 
-def _spread(values: list[float]) -> str:
-    return f"median of {len(values)}, {min(values):.3f} to {max(values):.3f}"
-
-
 def setting(outcome: Outcome) -> str:
     """Return what was measured, in words."""
     plan = outcome.plan
@@ -160,12 +153,3 @@ def setting(outcome: Outcome) -> str:
         f"{plan.band_rows} rows, window {plan.num_slots}, {plan.routing} routing, "
         f"D={outcome.routes.fanout:.3f}"
     )
-
-
-def table(outcome: Outcome, found: list[Figure]) -> str:
-    """Return all figures as text."""
-    lines = [setting(outcome)]
-    for one in found:
-        limit = "" if one.limit is None else f"limit {one.limit:.3f}"
-        lines.append(f"{one.name:36} {one.value:9.4f} {one.unit:6} {limit:12} {one.how[:90]}")
-    return "\n".join(lines)

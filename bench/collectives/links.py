@@ -10,7 +10,7 @@ back; nothing is dropped.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,11 @@ class Moved:
         return Moved(
             self.sent - earlier.sent, self.received - earlier.received, self.lost - earlier.lost
         )
+
+
+def busiest(moved: Iterable[Moved]) -> int:
+    """The bytes of the busiest direction of any link."""
+    return max(max(one.sent, one.received) for one in moved)
 
 
 @contextmanager

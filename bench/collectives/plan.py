@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from incmoe.demo.plan import EMBEDDED
+from bench.shaped import LinksPlan, read_plan
 
 STATIC, ROUTED, RING, ALL_TO_ALL, GLOO, MPI = SCHEMES = (
     "static",
@@ -22,23 +21,15 @@ UNIFORM, TRAINED = ROUTINGS = ("uniform", "trained")
 EARLIER, HINDSIGHT = PLANNED_ON = ("earlier", "hindsight")  # tokens: other text, or those measured
 NUM_EXPERTS, TOP_K, HIDDEN = 64, 8, 2048  # OLMoE-1B-7B
 VALUE_BYTES: Final = 4  # float32 rows, 32-bit lanes
-_FILE: Final = "plan.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(LinksPlan):
     """The options of the command line."""
 
-    num_ranks: int = 4
-    rate_bits_s: int = 100_000_000
-    geometry: str = "mtu9000"
-    switch: str = EMBEDDED
     tokens: int = 512  # of each rank
     hidden: int = HIDDEN
-    band_rows: int = 8
     num_slots: int = 128  # the window
-    look_every_s: float = 0.004  # of the ranks' transports
-    rounds: int = 5
     routing: str = UNIFORM
     redundant_experts: int | None = None  # None: two a rank
     planned_on: str = EARLIER
@@ -59,17 +50,8 @@ class Plan:
         """M: one rank's own rows."""
         return self.tokens * self.row_bytes
 
-    @property
-    def rate_bytes_s(self) -> float:
-        """Of a link, each way, with Ethernet headers."""
-        return self.rate_bits_s / 8
-
-    def write(self, folder: Path) -> None:
-        """For the other processes of this run."""
-        (folder / _FILE).write_text(json.dumps(asdict(self)))
-
     @classmethod
     def read(cls, folder: Path) -> Plan:
         """What `write` wrote."""
-        values = json.loads((folder / _FILE).read_text())
+        values = read_plan(folder)
         return cls(**values | {"schemes": tuple(values["schemes"])})

@@ -39,7 +39,7 @@ class Sample:
     @property
     def worst_bytes(self) -> int:
         """Of the busiest direction of any link."""
-        return max(max(one.sent, one.received) for one in self.moved)
+        return shaped.busiest(self.moved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def trained(plan: Plan) -> Trained:
     model = subject.model_of(demo)
     prompts = torch.tensor(subject.prompts_of(demo)).flatten(0, 1)
     measured = _chosen(model, prompts).reshape(plan.num_ranks, -1, model.config.num_experts_per_tok)
-    earlier = torch.tensor(list(_earlier_prompts(demo)))
+    earlier = torch.tensor(list(training_prompts(demo, skip=0.5)))
     earlier = earlier[: len(earlier) // plan.num_ranks * plan.num_ranks]
     return Trained(
         int(model.config.num_experts),
@@ -54,12 +54,12 @@ def trained(plan: Plan) -> Trained:
     )
 
 
-def _earlier_prompts(demo: DemoPlan) -> Iterator[list[int]]:
-    """Yield token ids from the middle of each file that the model learned from."""
+def training_prompts(demo: DemoPlan, *, skip: float) -> Iterator[list[int]]:
+    """Yield token ids from each file that the model learned from, after that share of it."""
     encoder = tokenizer.load(subject.folder_of(demo))
     for written in text.read(text.training_files()):
-        middle = len(written) // 2
-        ids = encoder.encode(written[middle : middle + PROMPT_CHARACTERS]).ids
+        first = int(skip * len(written))
+        ids = encoder.encode(written[first : first + PROMPT_CHARACTERS]).ids
         if len(ids) >= PROMPT_TOKENS:
             yield ids[:PROMPT_TOKENS]
 

@@ -15,6 +15,7 @@ import bench.goodput
 from bench.goodput import iperf
 from bench.goodput.plan import ROW_BYTES, Plan
 from bench.goodput.run import Outcome, measure
+from bench.report import failed, say, spread
 from incmoe.demo import needs
 from incmoe.demo.errors import DemoError
 from incmoe.demo.plan import VETH
@@ -39,10 +40,9 @@ def main() -> int:
     try:
         needs.check(DemoPlan(num_ranks=2, links=VETH))
         iperf.check()
-        outcomes = [measure(plan, rate, _say) for rate in plan.rates]
+        outcomes = [measure(plan, rate, say) for rate in plan.rates]
     except DemoError as error:
-        print(f"bench.goodput: {error}\n{getattr(error, 'log_tail', '')}", file=sys.stderr)
-        return 2
+        return failed("bench.goodput", error)
     found = [one for outcome in outcomes for one in figures(plan, outcome)]
     for one in found:
         print(f"{one.name:32} {one.value:9.3f} {one.unit:6} {one.how}")
@@ -57,24 +57,20 @@ def figures(plan: Plan, outcome: Outcome) -> Iterator[Figure]:
     ratios = [one.ours_bytes_s / one.theirs_bytes_s for one in outcome.rounds]
     how = (
         f"payload of rows over iperf3's UDP, {ROW_BYTES} bytes each, links of {outcome.rate}; "
-        f"median of {len(ratios)}, {min(ratios):.3f} to {max(ratios):.3f}"
+        f"{spread(ratios)}"
     )
     yield Figure(f"goodput_over_iperf3{suffix}", outcome.ratio, "ratio", LEAST, f"at least; {how}")
     for name, values in (
         ("goodput", [one.ours_bytes_s for one in outcome.rounds]),
         ("iperf3", [one.theirs_bytes_s for one in outcome.rounds]),
     ):
-        spread = f"median, {min(values) / 1e6:.0f} to {max(values) / 1e6:.0f}"
-        yield Figure(f"{name}_mb_s{suffix}", median(values) / 1e6, "MB/s", None, spread)
+        how = f"median, {min(values) / 1e6:.0f} to {max(values) / 1e6:.0f}"
+        yield Figure(f"{name}_mb_s{suffix}", median(values) / 1e6, "MB/s", None, how)
     for index, name in enumerate(("sender", "receiver")):
         cores = median(one.ours_cores[index] for one in outcome.rounds)
         yield Figure(f"{name}_cores{suffix}", cores, "1", None, "of one, used by our agent")
     how = f"pulls and repeats in rounds of {plan.seconds:g} s"
     yield Figure(f"goodput_repairs{suffix}", outcome.repairs, "1", None, how)
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,15 +14,16 @@ from typing import Final
 from bench.collectives import job
 from bench.collectives import links as shaped
 from bench.collectives.cluster import Cluster
+from bench.collectives.plan import VALUE_BYTES
 from bench.collectives.plan import Plan as JobPlan
 from bench.goodput import iperf
-from bench.goodput.plan import GEOMETRY, ROW_BYTES, SENDER, Plan
+from bench.goodput.plan import GEOMETRY, RECEIVER, ROW_BYTES, SENDER, Plan
+from bench.report import repairs
 from incmoe.demo.network import Links
 from incmoe.demo.plan import EMBEDDED
 from incmoe.demo.processes import Supervisor
 from incmoe.emulation.shaping import Rate
 
-VALUE_BYTES: Final = 4
 PROBE_S: Final = 1.0
 PROBES: Final = 6
 _HIGHEST: Final = 2.0  # times what arrives of an unlimited stream
@@ -45,7 +46,7 @@ class Outcome:
 
     rate: str
     rounds: tuple[Round, ...]
-    repairs: int  # pulls, and rows that were sent again
+    repairs: int  # pulls and repeats
 
     @property
     def ratio(self) -> float:
@@ -70,8 +71,7 @@ def measure(plan: Plan, rate: str, say: Say) -> Outcome:
         offers = _offers(links)
         say(f"{rate}: iperf3 is to offer {', '.join(map(_text, offers))}")
         rounds = [_round(plan, cluster, offers, say) for _ in range(plan.rounds)]
-        counts = cluster.dismiss()
-        return Outcome(rate, tuple(rounds), counts["pulls"] + counts["repeated_dispatches"])
+        return Outcome(rate, tuple(rounds), repairs(cluster.dismiss()))
 
 
 def _offers(links: Links) -> list[int]:
@@ -101,7 +101,7 @@ def _round(plan: Plan, cluster: Cluster, offers: list[int], say: Say) -> Round:
     done = Round(
         mine["num_bytes"] / seconds,
         max(one.bytes_s for one in heard),
-        (mine["cpu_s"] / seconds, ran.told[1]["cpu_s"] / plan.seconds),
+        (mine["cpu_s"] / seconds, ran.told[RECEIVER]["cpu_s"] / plan.seconds),
     )
     told = ", ".join(f"{one.bytes_s / 1e6:.0f} ({one.lost:.1%} lost)" for one in heard)
     say(f"  ours {done.ours_bytes_s / 1e6:.0f} MB/s, iperf3 {told}; load {os.getloadavg()[0]:.1f}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples to named figures and a table; measures nothing.
+"""Samples to named figures; measures nothing.
 
     time to first token   from the first rank's start until every rank has its first token
     throughput            tokens of all ranks, prompts' and generated, over the time from the first
@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator
 from statistics import median
 
 from bench.collectives.cluster import Ran
-from bench.collectives.plan import GLOO, RING
+from bench.collectives.links import busiest
+from bench.collectives.plan import GLOO, RING, VALUE_BYTES
+from bench.report import faults, spread
 from bench.serving.pipeline import BOTH, COMMUNICATION, COMPUTATION
 from bench.serving.plan import IN_NETWORK, Prompts
 from bench.serving.run import Outcome
@@ -52,8 +54,8 @@ def link_share(outcome: Outcome, prompts: Prompts, *, whole: bool) -> float:
     """Return how much of the ring's time its bytes need on a link: of all, or of the prefill."""
     plan, shape = outcome.plan, outcome.shape
     rows = prompts.tokens + (plan.new_tokens - 1 if whole else 0)
-    own_bytes = prompts.batch * rows * shape.layers * shape.hidden * 4
-    link_s = 2 * (plan.num_ranks - 1) * own_bytes / (plan.rate_bits_s / 8)
+    own_bytes = prompts.batch * rows * shape.layers * shape.hidden * VALUE_BYTES
+    link_s = 2 * (plan.num_ranks - 1) * own_bytes / plan.rate_bytes_s
     runs = outcome.served[RING, str(prompts)]
     times = [run.seconds if whole else ttft_s(outcome, prompts, run) for run in runs]
     return link_s / median(times)
@@ -81,7 +83,7 @@ def _ratios(outcome: Outcome, baseline: str, what: str, measure: Measure) -> Ite
                 _runs(outcome, scheme, prompts), _runs(outcome, baseline, prompts), strict=True
             )
             ratios = [measure(outcome, prompts, a) / measure(outcome, prompts, b) for a, b in pairs]
-            how = f"{scheme} over {baseline}, {_spread(ratios)}; prompts {prompts}"
+            how = f"{scheme} over {baseline}, {spread(ratios)}; prompts {prompts}"
             one = Figure(
                 _name(outcome, f"{name}_{scheme}_{prompts}"), median(ratios), "ratio", None, how
             )
@@ -93,11 +95,11 @@ def _ratios(outcome: Outcome, baseline: str, what: str, measure: Measure) -> Ite
 def _headline(
     outcome: Outcome, name: str, found: list[tuple[str, Prompts, Figure]]
 ) -> Iterator[Figure]:
-    whole, more = name in FLOORS, name in FLOORS
+    more = name in FLOORS  # is better, and is of the whole run
     claimed = [
         (scheme, one)
         for scheme, prompts, one in found
-        if RING in outcome.plan.schemes and link_share(outcome, prompts, whole=whole) >= LEAST_SHARE
+        if RING in outcome.plan.schemes and link_share(outcome, prompts, whole=more) >= LEAST_SHARE
     ]
     if not claimed:
         return
@@ -119,7 +121,7 @@ def _pipelines(outcome: Outcome) -> Iterator[Figure]:
         times = [[ran.seconds for ran in runs] for runs in parts]
         ratios = [both / max(stages) for both, *stages in zip(*times, strict=True)]
         middle = ", ".join(f"{median(one):.3f}" for one in times)
-        how = f"{scheme}, {_spread(ratios)}; both, communication, computation: {middle} s"
+        how = f"{scheme}, {spread(ratios)}; both, communication, computation: {middle} s"
         value = median(ratios)
         found.append(Figure(_name(outcome, f"{name}_{scheme}"), value, "ratio", LIMITS[name], how))
     if found:
@@ -134,7 +136,7 @@ def _of(outcome: Outcome, scheme: str, prompts: Prompts) -> Iterator[Figure]:
 
     def figure(name: str, values: list[float], unit: str, how: str) -> Figure:
         full = _name(outcome, f"{scheme}_{name}_{prompts}")
-        return Figure(full, median(values), unit, None, f"{how}{_spread(values)}")
+        return Figure(full, median(values), unit, None, f"{how}{spread(values)}")
 
     yield figure("ttft_s", [ttft_s(outcome, prompts, run) for run in runs], "s", "")
     rates = [throughput(outcome, prompts, run) for run in runs]
@@ -145,9 +147,8 @@ def _of(outcome: Outcome, scheme: str, prompts: Prompts) -> Iterator[Figure]:
     yield figure("moving_share", shares, "1", "dispatch or combine under way, whole run; ")
     shares = [run.cpu_s / run.seconds / outcome.num_cores for run in runs]
     yield figure("cpu_share", shares, "1", f"of {outcome.num_cores} cores, switch and ranks; ")
-    busiest = [max(max(one.sent, one.received) for one in run.moved) for run in runs]
-    rate = outcome.plan.rate_bits_s / 8
-    use = [num / rate / run.seconds for num, run in zip(busiest, runs, strict=True)]
+    rate = outcome.plan.rate_bytes_s
+    use = [busiest(run.moved) / rate / run.seconds for run in runs]
     yield figure("link_utilisation", use, "1", "busiest direction, whole run; ")
     if scheme == RING:
         for name, whole in (("ttft", False), ("throughput", True)):
@@ -160,9 +161,7 @@ def _faults(outcome: Outcome) -> Iterator[Figure]:
         ran for runs in (*outcome.served.values(), *outcome.pipelines.values()) for ran in runs
     ]
     lost = sum(one.lost for ran in every for one in ran.moved) + outcome.shapers_dropped
-    yield Figure("frames_lost", lost, "frames", 0, "by all links and shapers, all schemes")
-    again = sum(one["repairs"] for ran in every for one in ran.told)
-    yield Figure("repairs", again, "messages", 0, "pulls and repeats of all ranks' transports")
+    yield from faults(lost, sum(one["repairs"] for ran in every for one in ran.told))
     off = [
         one["logit_difference"]
         for runs in outcome.served.values()
@@ -185,10 +184,6 @@ def _name(outcome: Outcome, name: str) -> str:
     return f"{name}_bmv2" if outcome.plan.switch == BMV2 else name
 
 
-def _spread(values: list[float]) -> str:
-    return f"median of {len(values)}, {min(values):.3f} to {max(values):.3f}"
-
-
 def setting(outcome: Outcome) -> str:
     """Return what was measured, in words."""
     plan, shape = outcome.plan, outcome.shape
@@ -199,12 +194,3 @@ def setting(outcome: Outcome) -> str:
         f"{plan.rate_bits_s / 1e6:g} Mbit/s links, {plan.geometry}, {plan.switch} switch, bands of "
         f"{plan.band_rows} rows, window {plan.window}"
     )
-
-
-def table(outcome: Outcome, found: list[Figure]) -> str:
-    """Return all figures as text."""
-    lines = [setting(outcome)]
-    for one in found:
-        limit = "" if one.limit is None else f"limit {one.limit:.3f}"
-        lines.append(f"{one.name:36} {one.value:9.4f} {one.unit:8} {limit:12} {one.how[:90]}")
-    return "\n".join(lines)

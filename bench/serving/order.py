@@ -10,6 +10,7 @@ Legend: N ranks, B sequences of one, T tokens of a sequence, K experts per token
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -18,14 +19,13 @@ import torch
 from numpy.typing import NDArray
 from transformers import OlmoeForCausalLM
 
-from bench.collectives.balance import balanced
+from bench.collectives.trained import training_prompts
 from bench.serving.plan import Plan
+from host_agent.bands import planned
 from incmoe.demo import subject
-from incmoe.model import text, tokenizer
 from incmoe.model.evaluate import routing
 
-SEQUENCES, TOKENS = 6, 128  # of each rank
-_CHARACTERS: Final = 8 * TOKENS
+SEQUENCES = 6  # of each rank
 _FILE: Final = "order.npz"
 Order = list[NDArray[np.int64]]  # by layer: the old number of each new one
 
@@ -34,11 +34,9 @@ def order_of(plan: Plan) -> Order:
     """Return the order of each layer's experts, by what earlier text made of them."""
     demo = plan.demo(plan.prompts[0])
     model = subject.model_of(demo)
-    encoder = tokenizer.load(subject.folder_of(demo))
-    found = [encoder.encode(one[:_CHARACTERS]).ids for one in text.read(text.training_files())]
-    long = [ids[:TOKENS] for ids in found if len(ids) >= TOKENS]
+    prompts = list(islice(training_prompts(demo, skip=0), SEQUENCES * plan.num_ranks))
     with routing(model) as chosen, torch.inference_mode():
-        model(input_ids=torch.tensor(long[: SEQUENCES * plan.num_ranks]), logits_to_keep=1)
+        model(input_ids=torch.tensor(prompts), logits_to_keep=1)
     return [_order(layer[0].numpy(), plan.num_ranks, model.config.num_experts) for layer in chosen]
 
 
@@ -63,6 +61,5 @@ def renumber(model: OlmoeForCausalLM, order: Order) -> None:
 
 
 def _order(ids: NDArray[np.int64], num_ranks: int, num_experts: int) -> NDArray[np.int64]:
-    ids_NTK = ids.reshape(num_ranks, -1, ids.shape[-1]).astype(np.int32)
-    placement = balanced(ids_NTK, num_experts).placement
-    return np.argsort(placement.rank_of(np.arange(num_experts)), kind="stable")
+    ids_NTK = ids.reshape(num_ranks, -1, ids.shape[-1])
+    return planned(ids_NTK, num_experts).logical_of

@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 from bench.collectives.plan import ALL_TO_ALL, GLOO, RING, ROUTED, STATIC, VALUE_BYTES
 from bench.collectives.plan import Plan as JobPlan
+from bench.shaped import LinksPlan, read_plan
 from host_agent.bands import RowType
 from host_agent.collectives import Geometry
 from incmoe.demo.errors import DemoError
-from incmoe.demo.plan import EMBEDDED
 from incmoe.demo.plan import Plan as DemoPlan
 from incmoe.loopback import max_chunks
 
@@ -21,7 +20,6 @@ IN_NETWORK: Final = (STATIC, ROUTED)
 BASELINES: Final = (RING, GLOO, ALL_TO_ALL)
 SCHEMES: Final = IN_NETWORK + BASELINES
 TRACE_FILE: Final = "{}.{}.trace.json"  # of a scheme and a rank
-_FILE: Final = "plan.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +42,16 @@ class Prompts:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(LinksPlan):
     """The options of the command line."""
 
-    num_ranks: int = 4
     rate_bits_s: int = 10_000_000
-    geometry: str = "mtu9000"
-    switch: str = EMBEDDED
+    band_rows: int = 32
     model: str = ""  # checkpoint folder; empty: the checked-in one
     random_model: str = ""  # a shape (incmoe.model.Shape); empty: a checkpoint
     prompts: tuple[Prompts, ...] = (Prompts(4, 32), Prompts(12, 8))
     new_tokens: int = 8
-    band_rows: int = 32
     window: int = 256  # model rows that a rank may have out
-    look_every_s: float = 0.004  # of the ranks' transports
-    rounds: int = 5
     schemes: tuple[str, ...] = SCHEMES
 
     def demo(self, prompts: Prompts) -> DemoPlan:
@@ -93,13 +86,9 @@ class Plan:
             look_every_s=self.look_every_s,
         )
 
-    def write(self, folder: Path) -> None:
-        """For the other processes of this run."""
-        (folder / _FILE).write_text(json.dumps(asdict(self)))
-
     @classmethod
     def read(cls, folder: Path) -> Plan:
         """What `write` wrote."""
-        values = json.loads((folder / _FILE).read_text())
+        values = read_plan(folder)
         prompts = tuple(Prompts(**one) for one in values["prompts"])
         return cls(**values | {"prompts": prompts, "schemes": tuple(values["schemes"])})

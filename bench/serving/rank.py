@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from bench.report import repairs
 from bench.serving.pipeline import Pipeline
 from bench.serving.plan import IN_NETWORK, TRACE_FILE, Plan, Prompts
 from bench.serving.schemes import InNetwork, Place, schemes_of
@@ -32,8 +33,6 @@ from incmoe.demo.generation import Generation
 from incmoe.model.errors import ModelError
 
 GATHER, _, REDUCE = range(3)  # of trace.ROLES
-REPAIRS = ("pulls", "repeated_dispatches", "repeated_contributions")
-PREFILL, ALL = slice(0, 1), slice(None)
 
 
 class Rank:
@@ -85,11 +84,6 @@ class Rank:
                 counts.update(scheme.endpoint.stats())
         return dict(counts)
 
-    def repairs(self) -> int:
-        """Pulls and repeats of all transports so far."""
-        counts = self.counts()
-        return sum(n for name, n in counts.items() if name in REPAIRS)
-
     def close(self) -> None:
         """Leave everything."""
         self._stack.close()
@@ -112,14 +106,9 @@ def _told(served: Served) -> Message:
         "began": served.began,
         "first": served.steps[0],
         "ended": served.steps[-1],
-        "prefill_moving_s": _moving_s(served, PREFILL),
-        "moving_s": _moving_s(served, ALL),
+        # Of dispatch and of combine, waiting for other ranks included.
+        "moving_s": served.busy_s(GATHER) + served.busy_s(REDUCE),
     }
-
-
-def _moving_s(served: Served, steps: slice) -> float:
-    """Seconds of dispatch and of combine, waiting for other ranks included."""
-    return served.busy_s(GATHER, steps) + served.busy_s(REDUCE, steps)
 
 
 def work(channel: Channel, place: Place) -> None:
@@ -130,9 +119,9 @@ def work(channel: Channel, place: Place) -> None:
         at, what = command["at"], getattr(one, command["what"])
         gc.collect()
         time.sleep(max(at - time.monotonic(), 0.0))
-        before = one.repairs()
+        before = repairs(one.counts())
         told = what(*command["given"])
-        channel.report("ran", repairs=one.repairs() - before, **told)
+        channel.report("ran", repairs=repairs(one.counts()) - before, **told)
     channel.report("counted", counts=one.counts())
     one.close()
 

@@ -37,10 +37,9 @@ class Served:
     steps: list[float] = field(default_factory=list)
     traces: list[list[Trace]] = field(default_factory=list)  # by step, by layer
 
-    def busy_s(self, role: int, steps: slice) -> float:
+    def busy_s(self, role: int) -> float:
         """Return the seconds in which a role of any layer was busy."""
-        chosen = (trace for step in self.traces[steps] for trace in step)
-        return sum(trace.busy_s(ROLES[role]) for trace in chosen)
+        return sum(trace.busy_s(ROLES[role]) for step in self.traces for trace in step)
 
     def events(self, rank: int, tid: int) -> Iterator[Event]:
         """Yield Chrome trace events of all calls, the model's own by thread number `tid`."""

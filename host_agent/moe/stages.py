@@ -68,7 +68,6 @@ class _Flow:
         self._compute = compute
         self._arriving = iter(dispatch)
         self._num_gathered = 0
-        self._first: Unit | None = None  # gathered before the threads began
         self._units: Channel[Unit] = Channel(depth)
         self._partials: Channel[tuple[Unit, Tensor]] = Channel(depth)
         self._given: Channel[int] = Channel(1 << 30)  # numbers only: nothing to bound
@@ -97,15 +96,13 @@ class _Flow:
         unit = self._next_unit()
         assert unit is not None
         if self._dispatch.num_units > 1:
-            self._first = unit
+            self._units.put(unit)  # there is room for one
             return False
         self._give(unit, self._computed(unit))
         self._take(unit.band)
         return True
 
     def _gather(self) -> None:
-        if self._first is not None:
-            self._units.put(self._first)
         while (unit := self._next_unit()) is not None:
             self._units.put(unit)
         self._units.end()

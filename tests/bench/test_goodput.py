@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +16,7 @@ from bench.goodput.run import Outcome, Round
 from tests import namespaces
 from tests.demo.commands import ROOT
 
-LACKS = [name for name in ("iperf3", "ethtool", "tc", "ss") if shutil.which(name) is None]
-WHY_NOT = namespaces.why_not() or (f"needs {', '.join(LACKS)}" if LACKS else None)
+WHY_NOT = namespaces.why_not("iperf3", "ethtool", "tc", "ss")
 
 
 def test_a_ratio_is_the_median_of_the_rounds_own_ratios() -> None:

@@ -30,7 +30,7 @@ def test_the_routed_bounds_are_those_of_the_routing_that_is_drawn():
 
 @pytest.mark.parametrize("switch", ["embedded", "bmv2"])
 def test_what_was_measured_is_in_the_drawings(tmp_path, switch):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="needs matplotlib (incmoe[plots])")
     suffix = "_n4" + ("_bmv2" if switch == "bmv2" else "")
     found = [
         Figure(f"static_over_ring{suffix}", 0.65, "ratio", 0.7, ""),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +14,7 @@ from bench.serving.plan import SCHEMES
 from tests import namespaces
 from tests.demo.commands import ROOT
 
-LACKS = [name for name in ("ethtool", "tc") if shutil.which(name) is None]
-WHY_NOT = namespaces.why_not() or (f"needs {', '.join(LACKS)}" if LACKS else None)
+WHY_NOT = namespaces.why_not("ethtool", "tc")
 OPTIONS = "--ranks 2 --rate 20mbit --prompts 4x24 --new-tokens 3 --rounds 1 --band-rows 16"
 
 

@@ -82,17 +82,22 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+def all_pinged_and_sent_at_20_mbit(printed: str, pairs: int) -> None:
+    """Hold what the prompt said against links of 20 Mbit/s."""
+    assert f"0% dropped ({pairs}/{pairs} received)" in printed
+    (line,) = [line for line in printed.splitlines() if "bits/sec" in line]
+    assert 10 < float(line.split()[-2]) < 20.5, line
+    assert "rate 20Mbit" in printed
+
+
 @on_both
 def test_ranks_ping_each_other_and_send_tcp_at_the_links_rate(switch: str, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("pingall\niperf r0 r1\nr1 tc qdisc show dev r1-eth0\n")
     options = ["--switch", switch, "--ranks", "2", "--rate", "20mbit", "--script", str(script)]
     printed = finished(started(*options, "cli"))
-    assert "0% dropped (2/2 received)" in printed
-    (line,) = [line for line in printed.splitlines() if "bits/sec" in line]
-    assert 10 < float(line.split()[-2]) < 20.5, line
+    all_pinged_and_sent_at_20_mbit(printed, pairs=2)
     assert "qdisc tbf" in printed
-    assert "rate 20Mbit" in printed
 
 
 @on_both
@@ -124,10 +129,7 @@ def test_plain_traffic_crosses_the_spine_at_the_cables_rate(switch: str, tmp_pat
     script.write_text("pingall\niperf r0 r3\nspine tc qdisc show dev spine-eth1\n")
     options = ["--switch", switch, "--leaves", "2", "--rate", "20mbit", "--script", str(script)]
     printed = finished(started(*options, "cli"))
-    assert "0% dropped (12/12 received)" in printed
-    (line,) = [line for line in printed.splitlines() if "bits/sec" in line]
-    assert 10 < float(line.split()[-2]) < 20.5, line
-    assert "rate 20Mbit" in printed
+    all_pinged_and_sent_at_20_mbit(printed, pairs=12)
 
 
 def test_the_measurements_run_on_its_links(tmp_path: Path) -> None:
