@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 import torch.distributed as dist
 from transformers import OlmoeForCausalLM
@@ -15,22 +15,21 @@ from transformers import OlmoeForCausalLM
 from bench.collectives.job import UDP_PORT, session
 from bench.collectives.library import join
 from bench.collectives.mesh import Mesh
-from bench.collectives.plan import ALL_TO_ALL, GLOO, RING, ROUTED, STATIC
+from bench.collectives.plan import ALL_TO_ALL, GLOO, RING
 from bench.serving import order
 from bench.serving.baseline import SequentialMoE
 from bench.serving.exchange import AllToAll, Exchange, GatherScatter, GlooCollectives, Rings
 from bench.serving.plan import BASELINES, IN_NETWORK, Plan
 from bench.serving.rows import Packing
 from bench.serving.serving import Traced
-from host_agent.bands import Kind, Placement
+from host_agent.access import MODES
+from host_agent.bands import Placement
 from host_agent.collectives import Group
 from host_agent.endpoint import Endpoint
 from host_agent.moe import InNetworkMoE, LocalExperts
 from host_agent.moe.huggingface import install, layout_of, replace_experts
 from host_agent.sockets import bound_socket
 from incmoe.demo import subject
-
-KINDS: Final = {STATIC: Kind.STATIC, ROUTED: Kind.ROUTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class InNetwork:
         layout = layout_of(
             self.model,
             plan.num_ranks,
-            mode=KINDS[scheme],
+            mode=MODES[scheme],
             band_rows=plan.band_rows,
             rows_per_message=geometry.rows_per_message,
         )

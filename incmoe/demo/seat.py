@@ -9,18 +9,14 @@ from dataclasses import dataclass
 
 from transformers import OlmoeForCausalLM
 
-from host_agent.bands import Kind
-from host_agent.collectives import Geometry, Group, Layout
+from host_agent.access import MODES, Access
+from host_agent.collectives import Geometry, Layout
 from host_agent.collectives.geometry import ROW_TYPES
 from host_agent.endpoint import Endpoint
 from host_agent.moe.huggingface import Installed, install, layout_of
-from host_agent.rendezvous import Join, Ticket, join
-from host_agent.session import Session
-from host_agent.sockets import bound_socket
+from host_agent.rendezvous import Ticket
 from incmoe.demo import tempo
-from incmoe.demo.plan import JOB, ROUTED, STATIC, Plan
-
-KINDS = {STATIC: Kind.STATIC, ROUTED: Kind.ROUTED}
+from incmoe.demo.plan import JOB, STATIC, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +43,32 @@ def seat(place: Place, mode: str, model: OlmoeForCausalLM) -> Iterator[Seat]:
 
     Of its experts the model keeps this rank's only: it is good for one seat.
     """
-    with ExitStack() as stack:
-        bound = bound_socket(place.host)
-        request = _request(place, mode, model, bound.getsockname()[1])
-        ticket = stack.enter_context(join(place.controller, request)).ticket
-        layout = _layout(place.plan, mode, model, ticket)
-        wanted = layout.wanted(place.rank)
-        session = _session(place, ticket, layout)
-        endpoint = stack.enter_context(Endpoint(session, wanted, bound=bound))
-        endpoint.check_switch()
-        group = Group(endpoint, layout)
-        installed = install(model, group)
-        stack.callback(installed.close)
-        stack.callback(group.close)  # first: a stage that waits for the switch ends by it
-        yield Seat(installed, endpoint)
-
-
-def _request(place: Place, mode: str, model: OlmoeForCausalLM, udp_port: int) -> Join:
     plan, config = place.plan, model.config
-    return Join(
-        job=JOB,
-        rank=place.rank,
-        world_size=plan.num_ranks,
-        host=place.host,
-        udp_port=udp_port,
-        geometry=plan.geometry,
-        fingerprint={
-            "hidden": config.hidden_size,
-            "layers": config.num_hidden_layers,
-            "experts": config.num_experts,
-            "row": ROW_TYPES[model.dtype].name,
-            "lanes": plan.lane_bits,
-            "mode": mode,
-        },
-    )
+    access = Access(place.controller, JOB, place.host, plan.geometry)
+    fingerprint = {
+        "hidden": config.hidden_size,
+        "layers": config.num_hidden_layers,
+        "experts": config.num_experts,
+        "row": ROW_TYPES[model.dtype].name,
+        "lanes": plan.lane_bits,
+        "mode": mode,
+    }
+    with ExitStack() as stack:
+        taken = stack.enter_context(
+            access.take_seat(
+                *(place.rank, plan.num_ranks),
+                lambda ticket: _layout(plan, mode, model, ticket),
+                fingerprint,
+                timers=tempo.timers_of(plan),
+                pacing_of=lambda ticket, layout: tempo.pacing_of(
+                    plan, layout.geometry.row.sum_chunks, ticket.max_chunks
+                ),
+            )
+        )
+        installed = install(model, taken.group)
+        stack.callback(installed.close)
+        stack.callback(taken.group.close)  # first: a stage that waits for the switch ends by it
+        yield Seat(installed, taken.endpoint)
 
 
 def _layout(plan: Plan, mode: str, model: OlmoeForCausalLM, ticket: Ticket) -> Layout:
@@ -92,18 +80,8 @@ def _layout(plan: Plan, mode: str, model: OlmoeForCausalLM, ticket: Ticket) -> L
     return layout_of(
         model,
         plan.num_ranks,
-        mode=KINDS[mode],
+        mode=MODES[mode],
         band_rows=tempo.band_rows_of(plan),
         lane_bits=plan.lane_bits,
         rows_per_message=rows_per_message,
-    )
-
-
-def _session(place: Place, ticket: Ticket, layout: Layout) -> Session:
-    row = layout.geometry.row
-    return ticket.session(
-        place.rank,
-        row,
-        timers=tempo.timers_of(place.plan),
-        pacing=tempo.pacing_of(place.plan, row.sum_chunks, ticket.max_chunks),
     )

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a process learns from its environment where to take part."""
+
+import pytest
+
+from host_agent.access import Access, AccessError
+from host_agent.bands import Kind
+
+
+def test_one_variable_is_enough() -> None:
+    assert Access.from_environment({"INCMOE_CONTROLLER": "c:1"}) == Access("c:1")
+
+
+def test_every_variable_counts() -> None:
+    given = {
+        "INCMOE_CONTROLLER": "unix:/run/c",
+        "INCMOE_JOB": "j",
+        "INCMOE_HOST": "10.0.0.1",
+        "INCMOE_GEOMETRY": "mtu1500",
+        "INCMOE_MODE": "static",
+        "INCMOE_LANES": "16",
+        "INCMOE_BAND_ROWS": "7",
+    }
+    expected = Access("unix:/run/c", "j", "10.0.0.1", "mtu1500", Kind.STATIC, 16, 7)
+    assert Access.from_environment(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("INCMOE_CONTROLLER", ""),
+        ("INCMOE_GEOMETRY", "mtu900"),
+        ("INCMOE_MODE", "both"),
+        ("INCMOE_LANES", "8"),
+        ("INCMOE_BAND_ROWS", "-1"),
+        ("INCMOE_BAND_ROWS", "many"),
+    ],
+)
+def test_a_wrong_value_is_named(name: str, value: str) -> None:
+    given = {"INCMOE_CONTROLLER": "c:1"} | {name: value}
+    with pytest.raises(AccessError, match=f"{name} .*{value}"):
+        Access.from_environment(given)
