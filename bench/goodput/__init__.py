@@ -12,5 +12,6 @@
   receiver counts, at the highest offered rate that loses less than 1%, or unlimited, whichever is
   more.
 - Each sender has core 0, each receiver core 1, and the switch runs where there is room, with both.
-- On links of each rate, and on links as fast as the machine; in turn, medians of all rounds.
+- On links of several rates; the headline's is 3 Gbit/s, where links are the bottleneck and not two
+  cores; and on links as fast as the machine, where three processes share these.
 """

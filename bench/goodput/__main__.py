@@ -13,7 +13,7 @@ from typing import Final
 
 import bench.goodput
 from bench.goodput import iperf
-from bench.goodput.plan import ROW_BYTES, Plan
+from bench.goodput.plan import HEADLINE, ROW_BYTES, Plan
 from bench.goodput.run import Outcome, measure
 from bench.report import failed, say, spread
 from incmoe.demo import needs
@@ -53,7 +53,8 @@ def main() -> int:
 
 def figures(plan: Plan, outcome: Outcome) -> Iterator[Figure]:
     """What links of one rate showed."""
-    suffix = "" if outcome.rate == UNSHAPED else f"_{outcome.rate}"
+    named = "unshaped" if outcome.rate == UNSHAPED else outcome.rate
+    suffix = "" if outcome.rate == HEADLINE else f"_{named}"
     ratios = [one.ours_bytes_s / one.theirs_bytes_s for one in outcome.rounds]
     how = (
         f"payload of rows over iperf3's UDP, {ROW_BYTES} bytes each, links of {outcome.rate}; "
@@ -80,7 +81,11 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add, says, plan = parser.add_argument, "(default: %(default)s)", Plan()
-    add("--rates", default=",".join(plan.rates), help=f"of the links, or {UNSHAPED} {says}")
+    add(
+        "--rates",
+        default=",".join(plan.rates),
+        help=f"of the links, or {UNSHAPED} {says}",
+    )
     add("--rounds", type=int, default=plan.rounds, help=f"of both, at each rate {says}")
     add("--seconds", type=float, default=plan.seconds, help=f"of each run {says}")
     add("--band-rows", type=int, default=plan.band_rows, help=f"rows of a band {says}")

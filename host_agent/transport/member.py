@@ -25,7 +25,7 @@ from host_agent.transport.counters import Counters
 from host_agent.transport.incoming import Incoming
 from host_agent.transport.numbering import seqs
 from host_agent.transport.ring import Held, Mask, Placed, Ring, Slots
-from host_agent.transport.runs import Run, join
+from host_agent.transport.runs import Run, join, those
 from host_agent.wire import DispatchFlag, Headers, Op, Payloads, Status
 
 
@@ -78,7 +78,7 @@ class Member:
         for_me = (headers["members"] & headers["ranks"] & mine).astype(bool)
         fits &= for_me & self._right_size(headers, payload.shape[1])
         self._counters.malformed += int(np.count_nonzero(~fits))
-        placed, payload = placed[fits], payload[fits]
+        placed, payload = placed[those(fits)], payload[those(fits)]
         current, rescaled = source.ring.admit(placed)
         self._counters.stale += int(np.count_nonzero(~current))
         self._rescale(source.ring, placed[rescaled], has_row=payload.shape[1] > 0)
@@ -88,7 +88,7 @@ class Member:
         is_piece = (placed.headers["flags"] & DispatchFlag.HEADER).astype(bool)
         rows = current & ~is_piece
         if rows.any():
-            self._on_rows(source, placed[rows], payload[rows])
+            self._on_rows(source, placed[those(rows)], payload[those(rows)])
         for i in np.flatnonzero(current & is_piece):
             self._on_piece(source, int(placed.slots[i]), payload[i].tobytes())
 

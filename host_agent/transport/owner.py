@@ -23,7 +23,7 @@ from host_agent.transport.numbering import ATTEMPTS, Numbers
 from host_agent.transport.outgoing import Farewell, Outgoing, OutgoingBand
 from host_agent.transport.recovery import Recovery
 from host_agent.transport.row_messages import RowMessages
-from host_agent.transport.runs import Run, by_key
+from host_agent.transport.runs import Run, by_key, distinct
 from host_agent.transport.window import Slots, Window
 from host_agent.wire import CHUNK_BYTES, Headers, Payloads
 
@@ -132,7 +132,7 @@ class Owner:
             )
         self._store(slots, segments, payload)
         np.bitwise_or.at(self._window.flags, slots, headers["flags"])
-        touched = np.unique(slots)
+        touched = distinct(slots)
         whole = self._window.got[touched].all(axis=1)
         self._recovery.on_part(touched[~whole], now)
         if whole.any():

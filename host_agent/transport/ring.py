@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from host_agent.session import Session
 from host_agent.transport.numbering import Numbers, attempts_of, numbers_near, seqs
+from host_agent.transport.runs import distinct
 from host_agent.wire import Headers, Payloads
 
 Slots = NDArray[np.intp]
@@ -46,7 +47,7 @@ class Placed:
     segments: Segments
     attempts: NDArray[np.uint8]
 
-    def __getitem__(self, chosen: Mask) -> Placed:
+    def __getitem__(self, chosen: Mask | slice) -> Placed:
         return Placed(
             self.headers[chosen],
             self.numbers[chosen],
@@ -96,7 +97,7 @@ class Ring:
         slots = placed.slots
         before = self.number[slots]
         np.maximum.at(self.number, slots, placed.numbers)
-        self._clear(np.unique(slots[placed.numbers > before]))
+        self._clear(slots[placed.numbers > before])
         current = placed.numbers == self.number[slots]
         held_attempt = self.attempt[slots]
         np.maximum.at(self.attempt, slots[current], placed.attempts[current])
@@ -121,7 +122,7 @@ class Ring:
         """Keep segments of rows; return the numbers of the rows that are whole by that."""
         self._rows[slots, segments] = payload
         self.has[slots, segments] = True
-        touched = np.unique(slots)
+        touched = distinct(slots)
         coming = self.held[touched] == Held.COMING
         whole = touched[coming & self.has[touched].all(axis=1)]
         self.held[whole] = Held.WHOLE

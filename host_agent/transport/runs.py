@@ -45,6 +45,16 @@ def join(parts: list[Headers]) -> Headers:
     return np.concatenate(parts, dtype=HEADER)
 
 
+def those(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | slice:
+    """Return the index that picks where `mask` holds: a slice, which copies nothing, for all."""
+    return slice(None) if mask.all() else mask
+
+
+def distinct(slots: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return each of `slots` once; at little cost where they ascend, as rows mostly come."""
+    return slots if (slots[1:] > slots[:-1]).all() else np.unique(slots)
+
+
 def by_key(keys: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.intp] | slice]]:
     """Yield each key with the places it is at, in the order of first appearance."""
     if not len(keys):

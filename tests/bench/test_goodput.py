@@ -28,9 +28,13 @@ def test_a_ratio_is_the_median_of_the_rounds_own_ratios() -> None:
     assert found["goodput_repairs_1gbit"].value == 3
 
 
-def test_links_as_fast_as_the_machine_bear_the_figures_plain_name() -> None:
-    names = [one.name for one in figures(Plan(), Outcome("none", (Round(1, 2, (0, 0)),), 0))]
-    assert names[0] == "goodput_over_iperf3"
+@pytest.mark.parametrize(
+    ("rate", "name"),
+    [("3gbit", "goodput_over_iperf3"), ("none", "goodput_over_iperf3_unshaped")],
+)
+def test_the_headline_bears_the_plain_name(rate: str, name: str) -> None:
+    found = list(figures(Plan(), Outcome(rate, (Round(1, 2, (0, 0)),), 0)))
+    assert found[0].name == name
 
 
 @pytest.mark.root
