@@ -52,9 +52,7 @@ class Announcement:
         ends = np.cumsum([HEAD.size, num_what, 8 * num_sizes, 2 * num_exponents]).tolist()
         if len(blob) < ends[-1]:
             raise CollectiveError(f"rank {rank} announced {len(blob)} bytes of {ends[-1]}")
-        what, sizes, exponents = (
-            blob[start:end] for start, end in pairwise(ends)
-        )
+        what, sizes, exponents = (blob[start:end] for start, end in pairwise(ends))
         return cls(
             what.decode(errors="replace"),
             tuple(np.frombuffer(sizes, ">i8").tolist()),

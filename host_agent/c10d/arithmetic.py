@@ -134,7 +134,7 @@ class Floats:
     def exponents(self, rows: Values) -> Exponents:
         loudest = peaks(rows).astype(np.float64)
         fits = np.isfinite(loudest) & (loudest <= np.ldexp(1.0, lanes.MAX_EXPONENT))
-        return np.where(fits, exponents_of(loudest), INEXPRESSIBLE).astype(np.int16)
+        return np.where(fits, exponents_of(loudest).astype(np.int16), INEXPRESSIBLE)
 
     def encode(self, rows: Values, exponents: Exponents, contributors: int) -> Bytes:
         payload, flags = lanes.quantise(rows, exponents, contributors, self.lane_bits)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from torch.distributed import Store
+from torch._C._distributed_c10d import Store
 
 from host_agent.c10d.errors import CollectiveError
 from host_agent.c10d.seat import Seat

@@ -8,7 +8,7 @@ c10d's own look-ups of devices, backends and names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
-from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo, ReduceOp, Store, Work
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed import ProcessGroup, ProcessGroupGloo, ReduceOp, Work
 
 from host_agent.c10d import collectives, tensors
 from host_agent.c10d.arithmetic import INTEGERS, arithmetic_of
@@ -24,12 +25,13 @@ from host_agent.c10d.collectives import Sums
 from host_agent.c10d.errors import CollectiveError, UnsupportedError
 from host_agent.c10d.exchange import Exchange
 from host_agent.c10d.members import Members, meet
+from host_agent.c10d.registration import NAME
 from host_agent.c10d.seat import Seat, seat_for
 from host_agent.c10d.work import Call, Threads
+from host_agent.errors import AgentError
 
-NAME: Final = "inc"
 BY_GLOO: Final = ("MIN", "MAX", "PRODUCT", "BAND", "BOR", "BXOR")
-Tensors = Sequence[Tensor]
+Tensors = list[Tensor]
 
 
 class InNetworkProcessGroup(ProcessGroup):
@@ -57,7 +59,7 @@ class InNetworkProcessGroup(ProcessGroup):
 
     # AllGather
 
-    def allgather(self, output_lists: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
+    def allgather(self, output_lists: list[Tensors], inputs: Tensors, opts: Any = None) -> Work:
         """Tensors of any number of elements; those of rank r are `output_lists[0][r]`."""
         if len(output_lists) != 1:
             raise CollectiveError(f"{len(output_lists)} lists for the one device of a process")
@@ -65,7 +67,7 @@ class InNetworkProcessGroup(ProcessGroup):
         return self._gather(list(output_lists[0]), outputs, [tensors.one(inputs)], opts)
 
     def allgather_coalesced(
-        self, output_lists: Sequence[Tensors], inputs: Tensors, opts: Any = None
+        self, output_lists: list[Tensors], inputs: Tensors, opts: Any = None
     ) -> Work:
         """Several tensors of each rank; those of rank r are `output_lists[r]`."""
         return self._gather(output_lists, output_lists, inputs, opts)
@@ -86,7 +88,7 @@ class InNetworkProcessGroup(ProcessGroup):
     _allgather_base = all_gather_single  # names before torch 2.13
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def _gather(self, result: Any, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
+    def _gather(self, result: Any, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Work:
         tensors.check([*inputs, *(each for part in outputs for each in part)])
         if len(outputs) != self.size():
             raise CollectiveError(f"{len(outputs)} outputs in a group of {self.size()} ranks")
@@ -99,26 +101,26 @@ class InNetworkProcessGroup(ProcessGroup):
 
     # ReduceScatter
 
-    def reduce_scatter(self, outputs: Tensors, input_lists: Sequence[Tensors], opts: Any) -> Work:
+    def reduce_scatter(self, outputs: Tensors, input_lists: list[Tensors], opts: Any) -> Work:
         """Tensors of any number of elements; that for rank r is `input_lists[0][r]`."""
         output = tensors.one(outputs)
         if len(input_lists) != 1:
             raise CollectiveError(f"{len(input_lists)} lists for the one device of a process")
         if (sums := self._sums(opts.reduceOp, output.dtype)) is None:
-            return self._gloo.reduce_scatter(outputs, input_lists, opts)
+            return super().reduce_scatter(outputs, input_lists, opts)
         return self._scatter([output], [[each] for each in input_lists[0]], sums, opts)
 
     def reduce_scatter_single(self, output: Tensor, one_input: Tensor, opts: Any) -> Work:
         """Equal parts of one tensor."""
         if self._sums(opts.reduceOp, output.dtype) is None:
-            return self._gloo.reduce_scatter_single(output, one_input, opts)
+            return super().reduce_scatter_single(output, one_input, opts)
         return self.reduce_scatter_single_coalesced([output], [one_input], opts)
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
         """Several such at once."""
         tensors.check([*outputs, *inputs])
         if (sums := self._sums(opts.reduceOp, tensors.one_type([*outputs, *inputs]))) is None:
-            return self._gloo.reduce_scatter_single_coalesced(outputs, inputs, opts)
+            return super().reduce_scatter_single_coalesced(outputs, inputs, opts)
         _check_parts(inputs, outputs, self.size())
         cuts = [each.detach().reshape(self.size(), -1) for each in inputs]
         by_rank = [[cut[rank] for cut in cuts] for rank in range(self.size())]
@@ -127,7 +129,7 @@ class InNetworkProcessGroup(ProcessGroup):
     _reduce_scatter_base = reduce_scatter_single  # names before torch 2.13
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def _scatter(self, outputs: Tensors, inputs: Sequence[Tensors], sums: Sums, opts: Any) -> Work:
+    def _scatter(self, outputs: Tensors, inputs: list[Tensors], sums: Sums, opts: Any) -> Work:
         everything = [*outputs, *(each for part in inputs for each in part)]
         tensors.check(everything)
         tensors.one_type(everything)
@@ -143,15 +145,15 @@ class InNetworkProcessGroup(ProcessGroup):
 
     def allreduce(self, all_tensors: Tensors, opts: Any) -> Work:
         """In place."""
-        return self.allreduce_coalesced([tensors.one(all_tensors)], opts)
+        if self._sums(opts.reduceOp, tensors.one(all_tensors).dtype) is None:
+            return super().allreduce(all_tensors, opts)
+        return self.allreduce_coalesced(all_tensors, opts)
 
     def allreduce_coalesced(self, all_tensors: Tensors, opts: Any) -> Work:
         """Several at once, in place."""
-        if any(tensor.layout != torch.strided for tensor in all_tensors):
-            return self._gloo.allreduce(all_tensors, opts)
         tensors.check(all_tensors)
         if (sums := self._sums(opts.reduceOp, tensors.one_type(all_tensors))) is None:
-            return self._gloo.allreduce_coalesced(all_tensors, opts)
+            return super().allreduce_coalesced(all_tensors, opts)
         body = partial(collectives.all_reduce, tensors=all_tensors, sums=sums)
         return self._submit(_Asked("all_reduce", all_tensors, opts), body, [], [])
 
@@ -182,7 +184,17 @@ class InNetworkProcessGroup(ProcessGroup):
         call = Call(asked.what, asked.result, limit if limit > timedelta(0) else self._limit)
         if self.size() == 1:
             return self._threads.submit(call, lambda _: collectives.copy(outputs, inputs))
-        return self._threads.submit(call, lambda number: body(self._exchange(number)))
+        return self._threads.submit(call, lambda number: self._carry_out(number, body))
+
+    def _carry_out(self, number: int, body: Callable[[Exchange], None]) -> None:
+        exchange = self._exchange(number)
+        try:
+            body(exchange)
+        except AgentError:
+            raise  # the others have it too, or see for themselves
+        except BaseException:
+            exchange.endpoint.abort()  # they must not wait for this rank
+            raise
 
     def _exchange(self, number: int) -> Exchange:
         if self._seat is None or self._members is None:

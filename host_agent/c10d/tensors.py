@@ -45,7 +45,7 @@ def to_bytes(tensors: Sequence[Tensor]) -> memoryview:
     """Return the elements of tensors, in their order; perhaps the memory of the only one."""
     views = [_bytes_of(tensor) for tensor in tensors]
     joined = views[0] if len(views) == 1 else torch.cat(views)
-    return memoryview(joined.numpy())
+    return joined.numpy().data
 
 
 def of_bytes(data: memoryview | bytearray, dtype: torch.dtype) -> Tensor:
