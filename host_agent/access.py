@@ -15,10 +15,10 @@ from typing import Final, Self
 
 from host_agent.bands import Kind, Placement, RowType
 from host_agent.collectives import Geometry, Group, Layout
-from host_agent.endpoint import Endpoint
+from host_agent.endpoint import Endpoint, Wanted
 from host_agent.errors import AgentError
 from host_agent.rendezvous import Join, Membership, Ticket, join
-from host_agent.session import LANE_BITS, Pacing, Timers
+from host_agent.session import LANE_BITS, Pacing, RowFormat, Timers
 from host_agent.sockets import bound_socket
 
 VARIABLES: Final = {
@@ -94,6 +94,26 @@ class Access:
         `layout_of` and `pacing_of` are asked once the limits of the installed job are known; what
         must be equal at all ranks goes into `fingerprint`.
         """
+
+        def terms_of(ticket: Ticket) -> Terms:
+            layout = layout_of(ticket)
+            pacing = pacing_of(ticket, layout)
+            return Terms(layout.geometry.row, layout.wanted(rank), timers, pacing)
+
+        with ExitStack() as stack:
+            connection = stack.enter_context(self.connect(rank, world_size, terms_of, fingerprint))
+            membership, endpoint = connection.membership, connection.endpoint
+            layout = layout_of(membership.ticket)
+            return Seat(membership, endpoint, Group(endpoint, layout), stack.pop_all())
+
+    def connect(
+        self,
+        rank: int,
+        world_size: int,
+        terms_of: Callable[[Ticket], Terms],
+        fingerprint: Mapping[str, object],
+    ) -> Connection:
+        """Join as `take_seat` does, for rows of any meaning."""
         with ExitStack() as stack:
             bound = bound_socket(self.host)
             stack.callback(bound.close)
@@ -102,15 +122,47 @@ class Access:
                 *(self.job, rank, world_size, self.host, udp_port, self.geometry, fingerprint)
             )
             membership = stack.enter_context(join(self.controller, request))
-            layout = layout_of(membership.ticket)
+            terms = terms_of(membership.ticket)
             session = membership.ticket.session(
-                *(rank, layout.geometry.row),
-                timers=timers,
-                pacing=pacing_of(membership.ticket, layout),
+                *(rank, terms.row), timers=terms.timers, pacing=terms.pacing
             )
-            endpoint = stack.enter_context(Endpoint(session, layout.wanted(rank), bound=bound))
+            endpoint = stack.enter_context(Endpoint(session, terms.wanted, bound=bound))
             endpoint.check_switch()
-            return Seat(membership, endpoint, Group(endpoint, layout), stack.pop_all())
+            return Connection(membership, endpoint, stack.pop_all())
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What rows are, which of them a rank wants (see Endpoint), how they are moved."""
+
+    row: RowFormat
+    wanted: Wanted
+    timers: Timers = DEFAULT_TIMERS
+    pacing: Pacing = DEFAULT_PACING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Connection:
+    """A rank that has joined. Leaves at the end of a `with` block, at once after an error."""
+
+    membership: Membership
+    endpoint: Endpoint
+    _stack: ExitStack
+
+    def close(self) -> None:
+        """Leave in order: the endpoint, the job."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,6 +35,8 @@ from host_agent.session import Session
 from host_agent.sockets import Messages, RunSocket, bound_socket
 from host_agent.transport import BandHeader, Core, OutgoingBand
 from host_agent.transport.numbering import Numbers
+from host_agent.transport.outgoing import Outgoing
+from host_agent.transport.ring import Values
 
 __all__ = ["Endpoint", "IncomingBand", "OutgoingBand", "Wanted"]
 
@@ -141,7 +143,7 @@ class Endpoint:
             )
         return mask
 
-    def contribute(self, owner: int, numbers: Numbers, values: NDArray[np.float32]) -> None:
+    def contribute(self, owner: int, numbers: Numbers, values: Values) -> None:
         """Add partial rows `values` [m, num_values] to the sums of rows received; never blocks."""
         assert values.shape == (len(numbers), self.session.row.num_values), values.shape
         self._core.keep(owner, numbers, values)
@@ -152,9 +154,15 @@ class Endpoint:
 
     def wait_sums(self, call: int, band: int) -> NDArray[np.float64]:
         """Wait for the sums [n, num_values] of a band of mine; once per band."""
+        return self._summed(call, band).sums()
+
+    def wait_bytes(self, call: int, band: int) -> NDArray[np.uint8]:
+        """Wait for the sums of a band of mine as the switch made them; once per band."""
+        return self._summed(call, band).sum_bytes()
+
+    def _summed(self, call: int, band: int) -> Outgoing:
         with self._changed:
-            summed = self._await(lambda: self._core.take_summed((call, band)))
-        return summed.sums()
+            return self._await(lambda: self._core.take_summed((call, band)))
 
     def stats(self) -> dict[str, int]:
         """Return everything that was counted, by name."""

@@ -29,6 +29,7 @@ from host_agent.transport.outgoing import Outgoing, OutgoingBand
 from host_agent.transport.owner import Owner
 from host_agent.transport.pacer import Pacer
 from host_agent.transport.pieces import Key
+from host_agent.transport.ring import Values
 from host_agent.transport.runs import Run, by_key
 from host_agent.wire import Headers, Op, Payloads, Status, ranks_in
 
@@ -90,7 +91,7 @@ class Core:
         """Return rows that are here. May run beside anything else."""
         return self._member.source(owner).ring.rows(numbers)
 
-    def keep(self, owner: int, numbers: Numbers, values: NDArray[np.float32]) -> None:
+    def keep(self, owner: int, numbers: Numbers, values: Values) -> None:
         """Keep partial rows, to be contributed next. May run beside anything else."""
         self._member.source(owner).ring.keep(numbers, values)
 

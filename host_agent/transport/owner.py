@@ -85,7 +85,7 @@ class Owner:
 
     def _open(self, band: Outgoing, numbers: Numbers, now: float) -> Run:
         if numbers[0] < band.first_row:
-            slots = self._window.open_pieces(numbers, band.first)
+            slots = self._window.open_pieces(numbers, band.first, band.audience)
             run = self._messages.pieces(band, numbers)
         else:
             index = numbers - band.first_row
