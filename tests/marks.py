@@ -6,8 +6,11 @@ from __future__ import annotations
 import pytest
 
 from tests.packet.devices import why_no_bmv2
+from tests.vllm.environment import why_no_vllm
 
 NO_BMV2 = why_no_bmv2()
+
+needs_vllm = pytest.mark.skipif("why_no_vllm() is not None", reason=why_no_vllm() or "")
 
 on_both = pytest.mark.parametrize(
     "switch",

@@ -64,11 +64,11 @@ class GlooCommunicator(_Gathering):
         most = max(sizes)
         padded = x.new_empty(self.world_size * most, *x.shape[1:])
         dist.all_gather_into_tensor(padded, _padded(x, most), group=self.device_group)
-        parts = padded.split(most)
-        return torch.cat([part[:num] for part, num in zip(parts, sizes, strict=True)])
+        filled = zip(torch.split(padded, most), sizes, strict=True)
+        return torch.cat([part[:num] for part, num in filled])
 
     def _reduced(self, x: Tensor, sizes: list[int]) -> Tensor:
-        parts = [part.contiguous() for part in x.split(sizes)]
+        parts = [part.contiguous() for part in torch.split(x, sizes)]
         if self._in_turn(sizes):
             for rank, part in enumerate(parts):
                 dist.reduce(part, self.ranks[rank], group=self.device_group)
@@ -84,8 +84,8 @@ class GlooCommunicator(_Gathering):
 
         gloo's tree has a root send as many copies as it has levels.
         """
-        levels = (self.world_size - 1).bit_length()
-        return levels * sum(sizes) < (self.world_size - 1) * max(sizes)
+        others: int = self.world_size - 1
+        return others.bit_length() * sum(sizes) < others * max(sizes)
 
 
 class SwitchCommunicator(_Gathering):
@@ -102,7 +102,7 @@ class SwitchCommunicator(_Gathering):
         return torch.cat(gathered).view(x.dtype).reshape(-1, *x.shape[1:])
 
     def _reduced(self, x: Tensor, sizes: list[int]) -> Tensor:
-        return reduce_scatter(seat.taken().group, x.split(sizes)).to(x.dtype)
+        return reduce_scatter(seat.taken().group, torch.split(x, sizes)).to(x.dtype)
 
 
 def _padded(x: Tensor, num: int) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from vllm.model_executor.layers.fused_moe.experts.cpu_moe import CPUUnquantizedExperts
@@ -45,7 +46,7 @@ class KernelExperts:
         if observe is None:
             return partial_SH.index_add_(0, row_P, self._run(x_PH, expert_P, weight_P).float())
         out_PH = self._run(x_PH, expert_P, None)
-        for expert in expert_P.unique().tolist():
+        for expert in np.unique(pairs.expert).tolist():
             here_P = expert_P == expert
             observe(expert, x_PH[here_P], out_PH[here_P])
         return partial_SH.index_add_(0, row_P, out_PH.float() * weight_P[:, None])

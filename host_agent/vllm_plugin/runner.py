@@ -27,13 +27,19 @@ NAME = "MoERunner"  # of the class in vLLM that ours stands in for
 
 
 class InNetworkRunner(MoERunner):
-    """A layer's runner; joins the job when it first runs, which all ranks do together."""
+    """A layer's runner; the first of a process joins the job, and waits for all ranks to do so.
+
+    Its layer is made when it first runs, which all ranks do together: only then are there weights.
+    """
 
     choice: Choice
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         check_deployment(self)
+        self._asked = asked_by(self)
+        if self.choice.needs_switch:
+            seat.take(self._asked)
         self._layer: ServingLayer | GatheringLayer | None = None
 
     def _select_forward(self) -> Any:
@@ -65,42 +71,33 @@ class InNetworkRunner(MoERunner):
         self, x_TH: Tensor, logits_TE: Tensor, input_ids: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         routed = self.routed_experts
+        chosen: tuple[Tensor, Tensor]
         if routed.quant_method.is_monolithic:  # before 0.31 the CPU's experts had the router
-            chosen: tuple[Tensor, Tensor] = stock_experts(routed)._select_experts(
+            chosen = stock_experts(routed)._select_experts(
                 *(x_TH, logits_TE, routed.num_expert_group, routed.topk_group),
                 *(routed.e_score_correction_bias, routed.routed_scaling_factor),
             )
             return chosen
-        return self.router.select_experts(
+        chosen = self.router.select_experts(
             hidden_states=x_TH,
             router_logits=logits_TE,
             topk_indices_dtype=torch.int32,
             input_ids=input_ids,
         )
+        return chosen
 
     def _exchange(self, x_TH: Tensor, ids_TK: Tensor, weights_TK: Tensor) -> Tensor:
         if self._layer is None:
-            self._layer = self._made(x_TH)
+            self._layer = self._made()
         if isinstance(self._layer, ServingLayer):
             return self._layer(x_TH, ids_TK, weights_TK)
         return self._layer(x_TH, ids_TK, weights_TK, _sizes())
 
-    def _made(self, x_TH: Tensor) -> ServingLayer | GatheringLayer:
-        config, experts = self.moe_config, KernelExperts(self.routed_experts)
-        asked = Asked(
-            choice=self.choice,
-            rank=config.dp_rank,
-            world_size=config.dp_size,
-            hidden=x_TH.shape[1],
-            dtype=x_TH.dtype,
-            num_experts=config.num_experts,
-            placement=self.expert_placement_strategy,
-        )
+    def _made(self) -> ServingLayer | GatheringLayer:
+        experts = KernelExperts(self.routed_experts)
         if self.choice == Choice.RUNNER:
-            return ServingLayer(seat.take(asked), self.layer_id, experts)
-        if self.choice.needs_switch:
-            seat.take(asked)  # for the communicator
-        return GatheringLayer(get_dp_group(), asked.ranks_of_experts(), experts)
+            return ServingLayer(seat.taken(), self.layer_id, experts)
+        return GatheringLayer(get_dp_group(), self._asked.ranks_of_experts(), experts)
 
 
 def install(choice: Choice) -> None:
@@ -114,6 +111,20 @@ def install(choice: Choice) -> None:
     InNetworkRunner.choice = choice
     PluggableLayer.register_oot(InNetworkRunner, name=NAME)
     logger.info("incmoe: %s is ours, as INCMOE_VLLM=%s asks for", NAME, choice)
+
+
+def asked_by(runner: InNetworkRunner) -> Asked:
+    """Return what the runner's layer asks of the process's seat."""
+    config = runner.moe_config
+    return Asked(
+        choice=runner.choice,
+        rank=config.dp_rank,
+        world_size=config.dp_size,
+        hidden=config.hidden_dim,
+        dtype=config.in_dtype,
+        num_experts=config.num_experts,
+        placement=runner.expert_placement_strategy,
+    )
 
 
 def check_deployment(runner: MoERunner) -> None:
