@@ -85,7 +85,10 @@ def on_one_machine(num_ranks: int) -> list[str]:
 
 def check_python(python: str) -> str:
     """The version of vLLM there; DemoError when it, or this package, is missing."""
-    done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise DemoError(f"{python} cannot be run: {error.strerror}") from None
     if done.returncode:
         why = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
         raise DemoError(f"{python} cannot run vLLM with the plug-in: {why}")

@@ -35,7 +35,7 @@ def main() -> None:
         worker_extension_cls="tests.vllm.worker.Probe",
         **asked["engine"],
     )
-    probed = llm.collective_rpc("probe", args=(str(folder), asked["probe_rows"]))
+    probed = llm.collective_rpc("probe", args=(str(folder), asked["probe_rows"], asked["dies"]))
     generated = generate(llm, asked["prompts"][rank], asked["new_tokens"])
     told = {"generated": generated, "probed": probed, "counted": llm.collective_rpc("counted")}
     (folder / f"{rank}.part").write_text(json.dumps(told))

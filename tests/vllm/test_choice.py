@@ -48,5 +48,7 @@ def test_another_version_is_refused_with_the_range(version: str) -> None:
 
 
 def test_the_demo_says_which_interpreter_cannot_run_vllm() -> None:
-    with pytest.raises(DemoError, match=r"cannot run vLLM with the plug-in: .*No module named"):
-        serving.check_python(sys.executable)
+    with pytest.raises(DemoError, match="false cannot run vLLM with the plug-in: it says nothing"):
+        serving.check_python("false")
+    with pytest.raises(DemoError, match="/no/python cannot be run: No such file"):
+        serving.check_python("/no/python")
