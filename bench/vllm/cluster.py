@@ -52,7 +52,10 @@ class Cluster:
             "GLOO_SOCKET_IFNAME": at.rank_end,
             "INCMOE_HOST": at.rank_ip,
             "INCMOE_BAND_ROWS": str(self.plan.band_rows),
+            "INCMOE_LOOK_EVERY_MS": str(round(self.plan.look_every_s * 1e3)),
         }
+        if not self.plan.look_every_s:
+            del addresses["INCMOE_LOOK_EVERY_MS"]
         mine = (
             ("--headless", "--data-parallel-start-rank", str(rank))
             if rank

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +48,17 @@ def run(plan: Plan, say: Say, logs: Path | None = None) -> Outcome:
         logs.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="incmoe-bench-") as name,
-        shaped.opened(plan.num_ranks, plan.geometry, plan.rate_bits_s) as links,
+        shaped.opened(plan.num_ranks, plan.geometry, plan.rate_bits_s) as bare,
         Supervisor(logs or Path(name)) as supervisor,
-        site.opened(plan.demo, outcome.shape.hidden, Path(name), supervisor, links) as place,
+        site.opened(
+            *(plan.demo, outcome.shape.hidden, Path(name), supervisor),
+            replace(bare, carry_plain=True),  # vLLM's own messages, and gloo's
+        ) as place,
     ):
         model = checkpoint.of_random_weights(outcome.shape, CHECKPOINT, Path(name) / "model")
         cluster = Cluster(plan, model, place, supervisor)
         _Run(outcome, cluster, Path(name), say).all()
-        outcome.frames_lost = shaped.shapers_dropped(links)
+        outcome.frames_lost += shaped.shapers_dropped(bare)
     return outcome
 
 

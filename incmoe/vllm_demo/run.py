@@ -175,11 +175,15 @@ class _Run:
             child = self._supervisor.start("bench", Command(words))
             child.may_end = True
             self._supervisor.wait_until(child.has_ended, "vllm bench serve", timeout_s=BENCH_S)
-        if not child.log.read_text().strip().endswith("="):
-            raise child.failure(child.reap())
+        ended = child.reap()
+        if child.process.returncode:
+            raise child.failure(ended)
         said = child.log.read_text().splitlines()
-        first = max(at for at, line in enumerate(said) if "Serving Benchmark Result" in line)
-        return "\n".join(said[first:])
+        first, last = (
+            next(at for at, line in enumerate(said) if line.startswith("=") and mark in line)
+            for mark in ("Serving Benchmark Result", "=" * 50)
+        )
+        return "\n".join(said[first : last + 1])
 
 
 def start(served: Serving, supervisor: Supervisor, name: str = "vllm") -> Child:

@@ -17,7 +17,7 @@ from incmoe.vllm_demo.run import free_port
 from incmoe.vllm_demo.serving import EAGER, ENGINE, SETTINGS
 from tests.vllm.environment import python
 
-PATIENCE_S = 280.0
+PATIENCE_S = 180.0
 Prompts = Sequence[Sequence[int]]
 
 
