@@ -7,8 +7,10 @@ a layer is one opaque operation.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from vllm.distributed import get_dp_group
@@ -40,6 +42,8 @@ class InNetworkRunner(MoERunner):
         self._asked = asked_by(self)
         if self.choice.needs_switch:
             seat.take(self._asked)
+        else:
+            _say_without_switch(self._asked)
         self._layer: ServingLayer | GatheringLayer | None = None
 
     def _select_forward(self) -> Any:
@@ -94,6 +98,7 @@ class InNetworkRunner(MoERunner):
         return self._layer(x_TH, ids_TK, weights_TK, _sizes())
 
     def _made(self) -> ServingLayer | GatheringLayer:
+        check_placement(self, self._asked)
         experts = KernelExperts(self.routed_experts)
         if self.choice == Choice.RUNNER:
             return ServingLayer(seat.taken(), self.layer_id, experts)
@@ -141,6 +146,23 @@ def check_deployment(runner: MoERunner) -> None:
     ):
         if wrong:
             raise ChoiceError(f"{runner.layer_name}: {what}")
+
+
+def check_placement(runner: MoERunner, asked: Asked) -> None:
+    """Raise ChoiceError unless vLLM has this rank's experts where we think they are."""
+    ours = asked.ranks_of_experts().experts_of(asked.rank).tolist()
+    theirs = np.flatnonzero(runner.expert_map.numpy() >= 0).tolist()
+    if ours != theirs:
+        raise ChoiceError(
+            f"{runner.layer_name}: vLLM puts experts {theirs} on rank {asked.rank}, "
+            f"by its strategy {asked.placement} they are {ours}"
+        )
+
+
+@functools.cache
+def _say_without_switch(asked: Asked) -> None:
+    """Tell once a process."""
+    logger.warning("incmoe: this is rank %d of %d, by gloo", asked.rank, asked.world_size)
 
 
 def _sizes() -> list[int]:

@@ -18,8 +18,9 @@ from host_agent.access import Access, Seat
 from host_agent.bands import Kind, Placement
 from host_agent.collectives import Geometry, Group, Layout
 from host_agent.collectives.geometry import ROW_TYPES
+from host_agent.errors import AgentError
 from host_agent.moe import Stages
-from host_agent.rendezvous import Ticket
+from host_agent.rendezvous import RendezvousError, Ticket
 from host_agent.session import Timers
 from host_agent.vllm_plugin.choice import Choice, ChoiceError
 
@@ -123,6 +124,6 @@ def _leave() -> None:
     if _taken is not None:
         try:
             _taken.seat.close()
-        except Exception as error:
+        except (AgentError, RendezvousError) as error:
             logger.info("incmoe: left without a farewell: %s", error)
         _taken.stages.close()
