@@ -29,11 +29,11 @@ VARIABLES: Final = {
     "INCMOE_MODE": "static or routed (default routed)",
     "INCMOE_LANES": "bits of a lane, 16 or 32 (default 32)",
     "INCMOE_BAND_ROWS": "rows of a band (default what fits the window)",
+    "INCMOE_LOOK_EVERY_MS": "least time between two looks at the socket (default 0; see Pacing)",
 }
 DEFAULT_JOB, DEFAULT_HOST = "incmoe", "127.0.0.1"
 MODES: Final = {"static": Kind.STATIC, "routed": Kind.ROUTED}
 DEFAULT_TIMERS: Final = Timers()
-DEFAULT_PACING: Final = Pacing()
 
 
 class AccessError(AgentError, ValueError):
@@ -51,6 +51,7 @@ class Access:
     mode: Kind = Kind.ROUTED
     lane_bits: int = 32
     band_rows: int | None = None
+    look_every_s: float = 0.0
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Access:
@@ -59,7 +60,7 @@ class Access:
         controller = given.get("INCMOE_CONTROLLER", "")
         if not controller:
             raise AccessError(f"INCMOE_CONTROLLER is not set: {VARIABLES['INCMOE_CONTROLLER']}")
-        band_rows = given.get("INCMOE_BAND_ROWS")
+        band_rows, look_ms = given.get("INCMOE_BAND_ROWS"), given.get("INCMOE_LOOK_EVERY_MS")
         return cls(
             controller=controller,
             job=given.get("INCMOE_JOB", DEFAULT_JOB),
@@ -68,6 +69,7 @@ class Access:
             mode=MODES[_one_of(given, "INCMOE_MODE", ("routed", "static"))],
             lane_bits=int(_one_of(given, "INCMOE_LANES", [str(bits) for bits in LANE_BITS[::-1]])),
             band_rows=_count("INCMOE_BAND_ROWS", band_rows) if band_rows else None,
+            look_every_s=_count("INCMOE_LOOK_EVERY_MS", look_ms) / 1e3 if look_ms else 0.0,
         )
 
     def layout(
@@ -87,17 +89,19 @@ class Access:
         fingerprint: Mapping[str, object],
         *,
         timers: Timers = DEFAULT_TIMERS,
-        pacing_of: Callable[[Ticket, Layout], Pacing] = lambda ticket, layout: DEFAULT_PACING,
+        pacing_of: Callable[[Ticket, Layout], Pacing] | None = None,
     ) -> Seat:
         """Join, and wait for all ranks; raises RendezvousError or AgentError.
 
-        `layout_of` and `pacing_of` are asked once the limits of the installed job are known; what
-        must be equal at all ranks goes into `fingerprint`.
+        `layout_of` and `pacing_of` are asked once the limits of the installed job are known
+        (None: as fast as the socket is); what must be equal at all ranks goes into `fingerprint`.
         """
+
+        paced = Pacing(look_every_s=self.look_every_s)
 
         def terms_of(ticket: Ticket) -> Terms:
             layout = layout_of(ticket)
-            pacing = pacing_of(ticket, layout)
+            pacing = pacing_of(ticket, layout) if pacing_of else paced
             return Terms(layout.geometry.row, layout.wanted(rank), timers, pacing)
 
         with ExitStack() as stack:

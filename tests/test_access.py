@@ -3,7 +3,7 @@
 
 import pytest
 
-from host_agent.access import Access, AccessError
+from host_agent.access import VARIABLES, Access, AccessError
 from host_agent.bands import Kind
 
 
@@ -20,8 +20,10 @@ def test_every_variable_counts() -> None:
         "INCMOE_MODE": "static",
         "INCMOE_LANES": "16",
         "INCMOE_BAND_ROWS": "7",
+        "INCMOE_LOOK_EVERY_MS": "4",
     }
-    expected = Access("unix:/run/c", "j", "10.0.0.1", "mtu1500", Kind.STATIC, 16, 7)
+    assert set(given) == set(VARIABLES)
+    expected = Access("unix:/run/c", "j", "10.0.0.1", "mtu1500", Kind.STATIC, 16, 7, 0.004)
     assert Access.from_environment(given) == expected
 
 
@@ -34,6 +36,7 @@ def test_every_variable_counts() -> None:
         ("INCMOE_LANES", "8"),
         ("INCMOE_BAND_ROWS", "-1"),
         ("INCMOE_BAND_ROWS", "many"),
+        ("INCMOE_LOOK_EVERY_MS", "0.5"),
     ],
 )
 def test_a_wrong_value_is_named(name: str, value: str) -> None:

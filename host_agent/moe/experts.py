@@ -9,6 +9,7 @@ Legend: E local experts, H hidden, I intermediate, S rows of a unit, P (row, exp
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,6 +25,24 @@ Observe = Callable[[int, Tensor, Tensor], None]
 
 class LayerError(AgentError, ValueError):
     """A layer that does not fit its weights, its inputs or its group."""
+
+
+class Experts(Protocol):
+    """What a layer needs of the experts of its rank, as LocalExperts are."""
+
+    @property
+    def num_experts(self) -> int:
+        """Experts of this rank."""
+
+    @property
+    def hidden(self) -> int:
+        """Length of a row."""
+
+    def one(self, expert: int, x_PH: Tensor) -> Tensor:
+        """Return the outputs of one expert, before the gate weight."""
+
+    def __call__(self, x_SH: Tensor, pairs: Pairs, observe: Observe | None = None) -> Tensor:
+        """Return the partial rows [S, H] float32; see LocalExperts.forward."""
 
 
 def swiglu(up_P2I: Tensor) -> Tensor:
