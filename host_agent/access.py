@@ -34,6 +34,7 @@ VARIABLES: Final = {
 DEFAULT_JOB, DEFAULT_HOST = "incmoe", "127.0.0.1"
 MODES: Final = {"static": Kind.STATIC, "routed": Kind.ROUTED}
 DEFAULT_TIMERS: Final = Timers()
+DEFAULT_PACING: Final = Pacing()
 
 
 class AccessError(AgentError, ValueError):
