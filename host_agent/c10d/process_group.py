@@ -57,6 +57,10 @@ class InNetworkProcessGroup(ProcessGroup):
         """Return what it is registered as."""
         return NAME
 
+    def stats(self) -> dict[str, int]:
+        """Return what this rank's transport has counted, for all groups of the process."""
+        return {} if self._seat is None else self._seat.endpoint.stats()
+
     # AllGather
 
     def allgather(self, output_lists: list[Tensors], inputs: Tensors, opts: Any = None) -> Work:

@@ -143,6 +143,19 @@ def test_the_rest_is_done_by_gloo(world: World) -> None:
     world.run(_by_gloo)
 
 
+def _counted(rank: int) -> None:
+    world = dist.group.WORLD
+    before = world.stats()
+    dist.all_reduce(torch.ones(20_000))
+    after = world.stats()
+    assert after["sums"] - before["sums"] >= 20_000 // 320 // dist.get_world_size()
+    assert after["rows_received"] > before["rows_received"]
+
+
+def test_sums_come_from_the_switch(world: World) -> None:
+    world.run(_counted)
+
+
 def _names(rank: int) -> None:
     world = dist.group.WORLD
     assert world is not None

@@ -26,7 +26,9 @@ class Cluster:
 
     folder: Path
     num_ranks: int
-    prefix: str = field(default_factory=lambda: f"127.{random.randint(1, 254)}.77")
+    prefix: str = field(
+        default_factory=lambda: f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
+    )
     rendezvous: str = field(default_factory=lambda: f"127.0.0.1:{free_tcp_port()}")
     processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
