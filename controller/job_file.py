@@ -69,7 +69,8 @@ def load_job(path: str | Path) -> Job:
 def parse_job(document: object) -> Job:
     """Return the job of a parsed document; raises JobFileError."""
     fields = Node("", document).fields(
-        required=["job", "geometry", "slots", "switches", "ranks"], optional=["segments", "links"]
+        required=["job", "geometry", "slots", "switches", "ranks"],
+        optional=["segments", "links", "fingerprint"],
     )
     switches = {
         key.text(NAME, NAME_MEANING): _switch(key, value)
@@ -85,6 +86,7 @@ def parse_job(document: object) -> Job:
         ranks=_ranks(fields["ranks"], switches),
         switches=switches,
         links=tuple(_link(item, switches) for item in fields.items("links")),
+        fingerprint=_fingerprint(fields),
     )
     check_topology(job)
     return job
@@ -98,7 +100,9 @@ def _ranks(node: Node, switches: dict[str, Switch]) -> tuple[Rank, ...]:
 
 
 def _rank(node: Node, index: int, switches: dict[str, Switch]) -> Rank:
-    fields = node.fields(required=["port"], optional=["switch", "mac", "ip", "udp_port"])
+    fields = node.fields(
+        required=["port"], optional=["switch", "mac", "ip", "udp_port", "certificate"]
+    )
     mac, ip = fields.get("mac"), fields.get("ip")
     return Rank(
         at=_port_ref(node, fields, switches),
@@ -107,6 +111,7 @@ def _rank(node: Node, index: int, switches: dict[str, Switch]) -> Rank:
             ip=_ip(ip) if ip else None,
             udp_port=fields.integer("udp_port", range(1, 0x10000), None),
         ),
+        certificate=_certificate(fields),
     )
 
 
@@ -148,7 +153,8 @@ def _end(node: Node, switches: dict[str, Switch]) -> PortRef:
 
 def _switch(key: Node, node: Node) -> Switch:
     fields = node.fields(
-        required=["grpc", "ports"], optional=["device_id", "ip", "mac", "forwarding"]
+        required=["grpc", "ports"],
+        optional=["device_id", "ip", "mac", "forwarding", "certificate"],
     )
     ports = [(key.integer(0, MAX_PORT), value) for key, value in fields["ports"].entries()]
     forwarding = fields.get("forwarding")
@@ -158,7 +164,18 @@ def _switch(key: Node, node: Node) -> Switch:
         device_id=fields.integer("device_id", range(2**63), 0),
         ports={port: _switch_port(port, value, fields) for port, value in ports},
         forwarding=_forwarding(forwarding) if forwarding else None,
+        certificate=_certificate(fields),
     )
+
+
+def _certificate(fields: Fields) -> str:
+    named = fields.get("certificate")
+    return named.text(r"\S{1,253}", "a name in a certificate") if named else ""
+
+
+def _fingerprint(fields: Fields) -> dict[str, object]:
+    values = fields.entries("fingerprint")
+    return {key.text(r"\S+", "a field of fingerprints"): value.value for key, value in values}
 
 
 def _switch_port(port: int, node: Node, switch: Fields) -> Endpoint:

@@ -6,10 +6,12 @@ Every integration with an engine reads the same variables, `VARIABLES`.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,9 +19,12 @@ from host_agent.bands import Kind
 from host_agent.collectives import Group, Layout
 from host_agent.endpoint import Endpoint
 from host_agent.errors import AgentError
+from host_agent.metrics import served_by_rank
 from host_agent.rendezvous import Join, Membership, Ticket, join
 from host_agent.session import LANE_BITS, Pacing, Timers
 from host_agent.sockets import bound_socket
+from ops import logs
+from ops.tls import Tls
 
 VARIABLES: Final = {
     "INCMOE_CONTROLLER": "where ranks meet: HOST:PORT or unix:PATH",
@@ -29,11 +34,18 @@ VARIABLES: Final = {
     "INCMOE_MODE": "static or routed (default routed)",
     "INCMOE_LANES": "bits of a lane, 16 or 32 (default 32)",
     "INCMOE_BAND_ROWS": "rows of a band (default what fits the window)",
+    "INCMOE_TLS_CERT": "this rank's certificate, for a controller that asks for one (PEM file)",
+    "INCMOE_TLS_KEY": "its private key (PEM file)",
+    "INCMOE_TLS_CA": "certificate of the authority that signed the controller's (PEM file)",
+    "INCMOE_METRICS": "[HOST:]PORT of rank 0's Prometheus metrics, rank r has PORT + r (0: any)",
+    "INCMOE_LOG_FORMAT": "text or json: log to standard error (default: the caller's own logging)",
 }
+TLS_FILES: Final = ("CERT", "KEY", "CA")
 DEFAULT_JOB, DEFAULT_HOST = "incmoe", "127.0.0.1"
 MODES: Final = {"static": Kind.STATIC, "routed": Kind.ROUTED}
 DEFAULT_TIMERS: Final = Timers()
 DEFAULT_PACING: Final = Pacing()
+log: Final = logging.getLogger(__name__)
 
 
 class AccessError(AgentError, ValueError):
@@ -51,6 +63,9 @@ class Access:
     mode: Kind = Kind.ROUTED
     lane_bits: int = 32
     band_rows: int | None = None
+    tls: Tls | None = None
+    metrics: str = ""
+    log_format: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Access:
@@ -68,6 +83,9 @@ class Access:
             mode=MODES[_one_of(given, "INCMOE_MODE", ("routed", "static"))],
             lane_bits=int(_one_of(given, "INCMOE_LANES", [str(bits) for bits in LANE_BITS[::-1]])),
             band_rows=_count("INCMOE_BAND_ROWS", band_rows) if band_rows else None,
+            tls=_tls(given),
+            metrics=given.get("INCMOE_METRICS", ""),
+            log_format=_one_of(given, "INCMOE_LOG_FORMAT", ("", *logs.FORMATS)),
         )
 
     def take_seat(
@@ -86,13 +104,15 @@ class Access:
         must be equal at all ranks goes into `fingerprint`.
         """
         with ExitStack() as stack:
+            if self.log_format:
+                stack.enter_context(logs.logged(["host_agent"], "info", self.log_format))
             bound = bound_socket(self.host)
             stack.callback(bound.close)
             udp_port = bound.getsockname()[1]
             request = Join(
                 *(self.job, rank, world_size, self.host, udp_port, self.geometry, fingerprint)
             )
-            membership = stack.enter_context(join(self.controller, request))
+            membership = stack.enter_context(join(self.controller, request, tls=self.tls))
             layout = layout_of(membership.ticket)
             session = membership.ticket.session(
                 *(rank, layout.geometry.row),
@@ -101,6 +121,12 @@ class Access:
             )
             endpoint = stack.enter_context(Endpoint(session, layout.wanted(rank), bound=bound))
             endpoint.check_switch()
+            told = {"job": self.job, "rank": rank, "generation": session.generation}
+            log.info("rank %d has joined job %s", rank, self.job, extra=told)
+            stack.callback(log.info, "rank %d leaves job %s", rank, self.job, extra=told)
+            if self.metrics:
+                where = stack.enter_context(served_by_rank(self.metrics, self.job, endpoint))
+                log.info("metrics of rank %d at %s", rank, where, extra=told | {"metrics": where})
             return Seat(membership, endpoint, Group(endpoint, layout), stack.pop_all())
 
 
@@ -140,6 +166,11 @@ def _one_of(given: Mapping[str, str], name: str, allowed: list[str] | tuple[str,
     if value not in allowed:
         raise AccessError(f"{name} is {value!r}, not {' or '.join(sorted(allowed))}")
     return value
+
+
+def _tls(given: Mapping[str, str]) -> Tls | None:
+    files = [Path(path) if (path := given.get(f"INCMOE_TLS_{w}")) else None for w in TLS_FILES]
+    return Tls.given(*files) if any(files) else None
 
 
 def _count(name: str, text: str) -> int:

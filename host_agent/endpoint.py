@@ -157,9 +157,10 @@ class Endpoint:
         return summed.sums()
 
     def stats(self) -> dict[str, int]:
-        """Return everything that was counted, by name."""
+        """Return everything that was counted, by name, and the rows out now."""
         with self._changed:
-            return self._core.counters.report() | {"socket_lost": self._socket.lost}
+            now = {"socket_lost": self._socket.lost, "rows_out": self._core.rows_out}
+            return self._core.counters.report() | now
 
     def close(self) -> None:
         """Take leave of the other ranks, answer what they still ask for, and stop. Never raises.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gRPC over mutual TLS: both ends show a certificate of one authority; makes no certificate."""
+"""gRPC over mutual TLS: both ends show a certificate of one authority; makes no certificate.
+
+gRPC is imported when it is used: a command sets how much it says before.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-import grpc
+if TYPE_CHECKING:
+    import grpc
 
 OPTIONS: Final = {
     "cert": "certificate of this end (PEM)",
@@ -56,12 +60,16 @@ class Tls:
 
     def channel(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
         """Return a channel to a server that must show a certificate too."""
+        import grpc
+
         named = [("grpc.ssl_target_name_override", self.name)] if self.name else []
         credentials = grpc.ssl_channel_credentials(*self._contents())
         return grpc.secure_channel(address, credentials, options=[*options, *named])
 
     def add_port(self, server: grpc.Server, address: str) -> int:
         """Let a server listen for clients that show a certificate; RuntimeError as gRPC's own."""
+        import grpc
+
         ca, key, cert = self._contents()
         credentials = grpc.ssl_server_credentials([(key, cert)], ca, require_client_auth=True)
         return server.add_secure_port(address, credentials)
@@ -74,6 +82,8 @@ def open_channel(
     address: str, tls: Tls | None, options: Sequence[tuple[str, Any]] = ()
 ) -> grpc.Channel:
     """Return a channel, plain without `tls`."""
+    import grpc
+
     if tls is None:
         return grpc.insecure_channel(address, options=options)
     return tls.channel(address, options)
