@@ -55,14 +55,16 @@ def logged(names: Sequence[str], level: str, form: str, path: Path | None = None
     handler = logging.FileHandler(path) if path else logging.StreamHandler()
     handler.setFormatter(formatter(form))
     loggers = [logging.getLogger(name) for name in names]
-    before = [logger.level for logger in loggers]
+    before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
         logger.setLevel(level.upper())
+        logger.propagate = False  # p4runtime-shell has the root logger print everything
     try:
         yield
     finally:
-        for logger, old_level in zip(loggers, before, strict=True):
+        for logger, (old_level, propagate) in zip(loggers, before, strict=True):
             logger.removeHandler(handler)
             logger.setLevel(old_level)
+            logger.propagate = propagate
         handler.close()
