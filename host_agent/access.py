@@ -24,7 +24,8 @@ from host_agent.rendezvous import Join, Membership, Ticket, join
 from host_agent.session import LANE_BITS, Pacing, Timers
 from host_agent.sockets import bound_socket
 from ops import logs
-from ops.tls import Tls
+from ops.metrics import MetricsError, parse_address
+from ops.tls import Tls, TlsError
 
 VARIABLES: Final = {
     "INCMOE_CONTROLLER": "where ranks meet: HOST:PORT or unix:PATH",
@@ -74,7 +75,7 @@ class Access:
         controller = given.get("INCMOE_CONTROLLER", "")
         if not controller:
             raise AccessError(f"INCMOE_CONTROLLER is not set: {VARIABLES['INCMOE_CONTROLLER']}")
-        band_rows = given.get("INCMOE_BAND_ROWS")
+        band_rows, log_format = given.get("INCMOE_BAND_ROWS"), given.get("INCMOE_LOG_FORMAT", "")
         return cls(
             controller=controller,
             job=given.get("INCMOE_JOB", DEFAULT_JOB),
@@ -84,8 +85,8 @@ class Access:
             lane_bits=int(_one_of(given, "INCMOE_LANES", [str(bits) for bits in LANE_BITS[::-1]])),
             band_rows=_count("INCMOE_BAND_ROWS", band_rows) if band_rows else None,
             tls=_tls(given),
-            metrics=given.get("INCMOE_METRICS", ""),
-            log_format=_one_of(given, "INCMOE_LOG_FORMAT", ("", *logs.FORMATS)),
+            metrics=_metrics(given.get("INCMOE_METRICS", "")),
+            log_format=log_format and _one_of(given, "INCMOE_LOG_FORMAT", logs.FORMATS),
         )
 
     def take_seat(
@@ -170,7 +171,20 @@ def _one_of(given: Mapping[str, str], name: str, allowed: list[str] | tuple[str,
 
 def _tls(given: Mapping[str, str]) -> Tls | None:
     files = [Path(path) if (path := given.get(f"INCMOE_TLS_{w}")) else None for w in TLS_FILES]
-    return Tls.given(*files) if any(files) else None
+    try:
+        return Tls.given(*files) if any(files) else None
+    except TlsError as error:
+        names = ", ".join(f"INCMOE_TLS_{which}" for which in TLS_FILES)
+        raise AccessError(f"{names}: {error}") from None
+
+
+def _metrics(address: str) -> str:
+    try:
+        if address:
+            parse_address(address)
+    except MetricsError as error:
+        raise AccessError(f"INCMOE_METRICS: {error}") from None
+    return address
 
 
 def _count(name: str, text: str) -> int:

@@ -20,8 +20,14 @@ def test_every_variable_counts() -> None:
         "INCMOE_MODE": "static",
         "INCMOE_LANES": "16",
         "INCMOE_BAND_ROWS": "7",
+        "INCMOE_METRICS": "9570",
+        "INCMOE_LOG_FORMAT": "json",
     }
-    expected = Access("unix:/run/c", "j", "10.0.0.1", "mtu1500", Kind.STATIC, 16, 7)
+    expected = Access(
+        *("unix:/run/c", "j", "10.0.0.1", "mtu1500", Kind.STATIC, 16, 7),
+        metrics="9570",
+        log_format="json",
+    )
     assert Access.from_environment(given) == expected
 
 
@@ -34,9 +40,12 @@ def test_every_variable_counts() -> None:
         ("INCMOE_LANES", "8"),
         ("INCMOE_BAND_ROWS", "-1"),
         ("INCMOE_BAND_ROWS", "many"),
+        ("INCMOE_METRICS", "here"),
+        ("INCMOE_LOG_FORMAT", "xml"),
+        ("INCMOE_TLS_CERT", "/nowhere/x.pem"),
     ],
 )
 def test_a_wrong_value_is_named(name: str, value: str) -> None:
     given = {"INCMOE_CONTROLLER": "c:1"} | {name: value}
-    with pytest.raises(AccessError, match=f"{name} .*{value}"):
+    with pytest.raises(AccessError, match=f"{name}.*{value}"):
         Access.from_environment(given)

@@ -55,7 +55,9 @@ def figures(outcome: Outcome) -> Iterator[Figure]:
     how = "messages that came to ranks and were not of the job"
     yield Figure("reached_ranks", outcome.disturbed, "1", 0, how)
     yield Figure("repairs", outcome.repairs, "1", None, "pulls and repeats of the ranks")
-    yield Figure("hostile", sent.kinds.total(), "packets", None, f"{len(sent.kinds)} kinds")
+    how = f"{len(sent.kinds)} kinds; besides, {sent.too_big} too big for a port"
+    how += f", {sent.past_the_switch} straight to a rank's socket"
+    yield Figure("hostile", sent.kinds.total(), "packets", None, how)
     lost = outcome.flood_port["rx_kernel_dropped"]
     yield Figure("flood_lost", lost, "packets", None, "by the full buffer of the flooded port")
     quiet, attacked = outcome.calls_s

@@ -32,7 +32,6 @@ class Outcome:
     sent: Sent
     drops: Counter[str]  # during the attack, by reason, the job's own sums left out
     flood_port: dict[str, int]
-    inside_port: dict[str, int]
     calls: int
     rows: int
     wrong_sums: int
@@ -85,7 +84,6 @@ def run(plan: Plan, say: Say) -> Outcome:
                 attack.sent,
                 drops,
                 arena.port(arena.flood),
-                arena.port(INSIDE + 1),
                 *_judge(quiet, found),
                 disturbed=sum(job.counts(*DISTURBED).values()),
                 repairs=sum(job.counts(*REPAIRS).values()),

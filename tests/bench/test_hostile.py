@@ -56,7 +56,6 @@ def judged(sent: Sent, drops: dict[str, int]) -> int:
         sent=sent,
         drops=Counter(drops),
         flood_port={},
-        inside_port={},
         calls=0,
         rows=0,
         wrong_sums=0,

@@ -56,6 +56,11 @@ class Bmv2:
                 raise RuntimeError((self._folder / "log").read_text())
             time.sleep(0.02)
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     def close(self) -> None:
         """End the process."""
         self._process.kill()

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -14,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from tests.certificates import Authority, needs_openssl, options
+from tests.controller.servers import Bmv2
+from tests.marks import NO_BMV2
 from tests.system.cluster import JOB, Cluster, cluster
 
 NUM_RANKS = 2
@@ -118,6 +123,42 @@ def test_no_service_listens_beyond_loopback_unless_told(running: Cluster) -> Non
         if not address.is_loopback
     }
     assert beyond == set()
+
+
+@needs_openssl
+def test_a_whole_job_runs_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority(tmp_path)
+    given = options(authority.issue("service"))
+    rank = authority.issue("rank")
+    for name, path in {"CERT": rank.cert, "KEY": rank.key, "CA": rank.ca}.items():
+        monkeypatch.setenv(f"INCMOE_TLS_{name}", str(path))
+    with cluster(tmp_path, NUM_RANKS, *given) as made:
+        for number in range(NUM_RANKS):
+            made.start_rank(number)
+        for number in range(NUM_RANKS):
+            assert made.line(f"rank {number}") == "running", made.errors(f"rank {number}")
+        ask = [sys.executable, "-m", "incmoe", "controller", "counters", "--switch"]
+        ask += [made.p4runtime, "--deadline", "2"]
+        told = subprocess.run([*ask, *given], capture_output=True, text=True, check=True)
+        assert "DISPATCH" in told.stdout
+        refused = subprocess.run(ask, capture_output=True, text=True, check=False)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith(f"incmoe: switch {made.p4runtime}: no answer within 2 s")
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(
+    NO_BMV2 is not None or os.geteuid() != 0, reason=NO_BMV2 or "needs root (namespaces)"
+)
+def test_bmv2_is_started_where_there_is_no_address_to_listen_at() -> None:
+    server = Bmv2()
+    try:
+        interfaces = Path(f"/proc/{server.pid}/net/dev").read_text().splitlines()[2:]
+        routes = Path(f"/proc/{server.pid}/net/fib_trie").read_text()
+        assert [line.split(":")[0].strip() for line in interfaces] == ["lo"]
+        assert routes == ""  # not even lo is up
+    finally:
+        server.close()
 
 
 def bound(pid: int) -> list[IPv4Address | IPv6Address]:
