@@ -53,6 +53,7 @@ class Forwarding:
     flood: tuple[int, ...]  # ports that broadcasts go to
     own_macs: tuple[int, ...]  # frames to these are routed
     routes: tuple[Route, ...]
+    own_ips: tuple[int, ...] = ()  # of all switches: no frame may say that it comes from there
 
 
 @dataclass(frozen=True, slots=True)
