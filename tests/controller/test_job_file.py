@@ -79,6 +79,7 @@ def test_plain_traffic_is_described_by_switch() -> None:
                 (parse_ip("10.1.0.0"), 16), 2, src_mac=0x0200_0000_0002, dst_mac=0x0200_0000_00BB
             ),
         ),
+        own_ips=tuple(parse_ip(f"127.9.9.{port}") for port in (1, 2, 3)),
     )
 
 
