@@ -170,9 +170,11 @@ def _one_of(given: Mapping[str, str], name: str, allowed: list[str] | tuple[str,
 
 
 def _tls(given: Mapping[str, str]) -> Tls | None:
-    files = [Path(path) if (path := given.get(f"INCMOE_TLS_{w}")) else None for w in TLS_FILES]
+    cert, key, ca = (
+        Path(path) if (path := given.get(f"INCMOE_TLS_{which}")) else None for which in TLS_FILES
+    )
     try:
-        return Tls.given(*files) if any(files) else None
+        return Tls.given(cert, key, ca) if cert or key or ca else None
     except TlsError as error:
         names = ", ".join(f"INCMOE_TLS_{which}" for which in TLS_FILES)
         raise AccessError(f"{names}: {error}") from None

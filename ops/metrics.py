@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 LOOPBACK: Final = "127.0.0.1"
 MAX_PORT: Final = 0xFFFF
@@ -30,7 +30,7 @@ class Metric:
     name: str
     text: str  # what it is, with its unit
     labels: tuple[str, ...]
-    values: Mapping[tuple[str, ...], float]
+    values: Mapping[Any, float]  # by tuples of label values (a mapping's keys are invariant)
 
     @classmethod
     def single(cls, name: str, text: str, value: float) -> Metric:

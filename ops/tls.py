@@ -37,7 +37,7 @@ class Tls:
     name: str = ""
 
     @classmethod
-    def given(cls, cert: Path | None, key: Path | None, ca: Path | None, name: str = "") -> Self:
+    def given(cls, cert: Path | None, key: Path | None, ca: Path | None) -> Self:
         """All three, checked; raises TlsError."""
         files = {"cert": cert, "key": key, "ca": ca}
         for which, path in files.items():
@@ -56,7 +56,7 @@ class Tls:
             context.load_verify_locations(ca)
         except ssl.SSLError as error:
             raise TlsError(f"TLS: {ca} is no certificate: {error.reason}") from None
-        return cls(cert, key, ca, name)
+        return cls(cert, key, ca)
 
     def channel(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
         """Return a channel to a server that must show a certificate too."""
@@ -96,8 +96,8 @@ def add_port(server: grpc.Server, address: str, tls: Tls | None) -> int:
 
 def client_name(context: grpc.ServicerContext) -> str:
     """Return the common name of the caller's certificate; "" where there was none."""
-    names = context.auth_context().get("x509_common_name", ())
-    return next((name.decode() for name in names), "")
+    names: Any = context.auth_context().get("x509_common_name", ())  # the stubs have it wrong
+    return next((str(name, "utf-8") for name in names), "")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -108,10 +108,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def of_options(args: argparse.Namespace) -> Tls | None:
     """Return what the options of `add_options` say; None without any; raises TlsError."""
-    files = [getattr(args, f"tls_{name}") for name in OPTIONS]
-    if not any(files):
-        return None
-    return Tls.given(*files, getattr(args, "tls_name", ""))
+    given = args.tls_cert, args.tls_key, args.tls_ca
+    return Tls.given(*given) if any(given) else None
 
 
 def _read(which: str, path: Path) -> bytes:

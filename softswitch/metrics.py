@@ -40,8 +40,8 @@ def collect(stats: Mapping[str, Any]) -> Iterator[Metric]:
         ("dropped", "frames that reached no port, by reason"),
         ("faults", "packets that the program could not process, by reason"),
     ):
-        values = {(reason,): num for reason, num in stats[name].items()}
-        yield Metric(f"incmoe_switch_{name}_packets_total", text, ("reason",), values)
+        reasons = {(reason,): num for reason, num in stats[name].items()}
+        yield Metric(f"incmoe_switch_{name}_packets_total", text, ("reason",), reasons)
     for unit in UNITS:
         cells = {
             (counter, index): cell[unit]

@@ -86,7 +86,11 @@ class Arena:
             "geometry": GEOMETRY,
             "slots": NUM_SLOTS,
             "switches": {
-                SWITCH: {"grpc": self.grpc, "ports": {p: {"ip": self.ip(p)} for p in self._ports}}
+                SWITCH: {
+                    "grpc": self.grpc,
+                    "ports": {port: {"ip": self.ip(port)} for port in self._ports},
+                    "forwarding": {},
+                }
             },
             "ranks": [
                 {"port": port, "ip": HOST, "udp_port": udp_port}
@@ -133,7 +137,9 @@ def tenant(installed: Installed) -> Tenant:
 def door(*jobs: Installed) -> Door:
     """What the switch lets in."""
     tenants = {job.share.job_id: tenant(job) for job in jobs}
-    return Door(tenants, jobs[0].max_chunks)
+    plain = jobs[0].job.switches[SWITCH].forwarding
+    assert plain is not None
+    return Door(tenants, jobs[0].max_chunks, frozenset(plain.own_ips))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +165,7 @@ class Job:
 @contextmanager
 def running(arena: Arena, work: Work) -> Iterator[Job]:
     """The job under a new generation, with all its ranks in this process."""
-    taps = [Tap.on(bound_socket(HOST)) for _ in range(arena.num_ranks)]
+    taps = [Tap(bound_socket(HOST)) for _ in range(arena.num_ranks)]
     ports = {rank + 1: tap.getsockname()[1] for rank, tap in enumerate(taps)}
     installed = arena.install("victim", ports)
     with ThreadPoolExecutor(len(taps)) as pool, ExitStack() as stack:

@@ -8,6 +8,7 @@ switch's state does as well, so those say themselves which reasons are right.
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +17,7 @@ import numpy as np
 
 from bench.hostile.door import OUTER, framed, summed
 from controller.drops import Drop
-from host_agent.wire import CHUNK_BYTES, HEADER, HEADER_BYTES, Op
+from host_agent.wire import CHUNK_BYTES, HEADER, HEADER_BYTES, INC_UDP_PORT, Op
 from softswitch.ports import headers
 
 FAR: Final = 1 << 28  # further than any row of a test
@@ -65,6 +66,7 @@ class Stranger:
             ),
             "all_ranks": lambda one: self._with(one, op=Op.CONTRIB, ranks=(1 << 64) - 1),
             "no_ranks": lambda one: self._with(one, op=Op.CONTRIB, ranks=0),
+            "sum_from_the_switch": self._spoofed,
             "fragment": lambda one: self._outer(one, headers.FRAGMENT, 0x20),
             "tcp": lambda one: self._outer(one, headers.PROTOCOL, 6),
             "options": lambda one: self._outer(one, headers.VERSION, 0x46),
@@ -90,6 +92,14 @@ class Stranger:
         frame = bytearray(self._as_it_is(message))
         frame[headers.CHECKSUM] ^= 1 + self._below(255)
         return bytes(frame)
+
+    def _spoofed(self, message: bytes) -> bytes:
+        """As plain traffic, straight to a rank."""
+        frame = self._with(message, op=Op.RESULT)
+        head = bytearray(frame[:OUTER])
+        head[headers.SOURCE : headers.SOURCE + 4] = head[headers.DESTINATION :][:4]
+        struct.pack_into("!HH", head, headers.SOURCE_PORT, INC_UDP_PORT, 1024 + self._below(60_000))
+        return summed(head) + frame[OUTER:]
 
     def _outer(self, message: bytes, at: int, value: int) -> bytes:
         frame = self._as_it_is(message)

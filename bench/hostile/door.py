@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the switch must do with a frame, told from its bytes: a model of parser.p4 and admit.p4.
 
-Says why a frame goes no further than the door, or None for one that is admitted.
+Says why a frame goes no further than the door, or None for one that is admitted. No plain traffic
+has anywhere to go.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """The jobs of a switch, and how many chunks a packet may carry."""
+    """The jobs of a switch, how many chunks a packet may carry, and the switches' own addresses."""
 
     tenants: Mapping[int, Tenant]
     max_chunks: int
+    sources: frozenset[int] = frozenset()
 
     def fate(self, port: int, frame: bytes) -> Drop | None:
         """Return why a frame from a port is dropped; None where it is admitted."""
@@ -54,14 +56,18 @@ class Door:
         fragment = _u16(frame, headers.FRAGMENT) & (MORE_FRAGMENTS | 0x1FFF)
         udp = frame[headers.VERSION] & 0xF == 5 and frame[headers.PROTOCOL] == headers.PROTOCOL_UDP
         if fragment or not udp:
-            return Drop.NO_ROUTE
+            return self._plain(frame)
         if len(frame) < OUTER:
             return Drop.TRUNCATED
         if _u16(frame, headers.DESTINATION_PORT) != INC_UDP_PORT:
-            return Drop.NO_ROUTE
+            return self._plain(frame)
         if len(frame) < OUTER + HEADER_BYTES:
             return Drop.TRUNCATED
         return self._form(frame) or self._identity(port, header_of(frame))
+
+    def _plain(self, frame: bytes) -> Drop:
+        source = int.from_bytes(frame[headers.SOURCE : headers.SOURCE + 4], "big")
+        return Drop.SPOOFED if source in self.sources else Drop.NO_ROUTE
 
     def _form(self, frame: bytes) -> Drop | None:
         head = header_of(frame)

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections import deque
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from host_agent.sockets import UDP_SEGMENT
 from host_agent.wire import HEADER_BYTES
@@ -18,13 +18,11 @@ KEEP: Final = 4096  # messages
 class Tap(socket.socket):
     """Keeps the last messages that the kernel took."""
 
-    @classmethod
-    def on(cls, bound: socket.socket) -> Self:
+    def __init__(self, bound: socket.socket) -> None:
         """Take over a socket."""
-        tap = cls(fileno=bound.detach())
-        tap._heard: deque[bytes] = deque(maxlen=KEEP)  # type: ignore[misc]
-        tap._lock = threading.Lock()
-        return tap
+        super().__init__(fileno=bound.detach())
+        self._heard: deque[bytes] = deque(maxlen=KEEP)
+        self._lock = threading.Lock()
 
     def sendmsg(self, buffers: Any, ancdata: Any = (), *rest: Any) -> int:
         """Send, and keep each message of the run."""

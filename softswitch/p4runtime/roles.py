@@ -121,7 +121,9 @@ def _role(path: Path, name: str, scope: Any) -> Role:
             raise RolesError(f"{where}: pipeline is {value!r}, not true or false")
         if key != "pipeline" and not _is_names(value):
             raise RolesError(f"{where}: {key} is {value!r}, not a list of names")
-    values = {key: tuple(v) if isinstance(v, list) else v for key, v in scope.items()}
+    values: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in scope.items()
+    }
     return Role(name, **values)
 
 
