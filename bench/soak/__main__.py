@@ -27,7 +27,9 @@ def main() -> int:
     arguments = _parser().parse_args()
     plan = Plan(**{one.name: getattr(arguments, one.name) for one in fields(Plan)})
     try:
-        outcome = soak(plan, arguments.links, say)
+        if arguments.keep_logs:
+            arguments.keep_logs.mkdir(parents=True, exist_ok=True)
+        outcome = soak(plan, arguments.links, say, arguments.keep_logs)
     except DemoError as error:
         return failed("bench.soak", error)
     found = list(figures(outcome))
@@ -94,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--every", dest="every_s", type=float, default=plan.every_s, help=f"a fault, in s {says}")
     add("--wire", default=plan.wire, help=f"faults of the switch's wires {says}")
     add("--deadline", dest="deadline_s", type=float, default=plan.deadline_s, help=f"in s {says}")
+    add("--faults", default=plan.faults, help=f"that are drawn {says}")
+    add("--keep-logs", type=Path, metavar="DIR", help="keep the processes' logs in DIR")
     add("--seed", type=int, default=plan.seed, help=says)
     add("--links", choices=(LOOPBACK, VETH), default=best_links(), help=says)
     add("--json", type=Path, metavar="FILE", help="write the figures here")

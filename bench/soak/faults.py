@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.soak.plan import FLAP, KILL, LONG_PAUSE, PAUSE, Plan
+from bench.soak.plan import FLAP, KILL, KINDS, LONG_PAUSE, PAUSE, Plan
 from incmoe.demo.child import Child
 from incmoe.demo.namespaces import run
 from incmoe.demo.network import Links
@@ -35,7 +35,8 @@ class Draw:
     def __init__(self, plan: Plan, *, can_flap: bool) -> None:
         self._random = random.Random(plan.seed)
         self._plan = plan
-        self._kinds = [PAUSE, LONG_PAUSE, KILL, *([FLAP] if can_flap else [])]
+        asked = plan.faults.split(",")
+        self._kinds = [kind for kind in KINDS if kind in asked and (can_flap or kind != FLAP)]
 
     def next(self) -> tuple[float, Fault]:
         """Return for how long all is left in peace, and what comes then."""

@@ -30,6 +30,7 @@ class Plan:
     wire: str = "drop=0.002,duplicate=0.002,reorder=0.005"
     deadline_s: float = 4.0
     seed: int = 0
+    faults: str = ",".join(KINDS)  # that are drawn
 
     @property
     def work(self) -> Work:

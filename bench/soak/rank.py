@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import sys
 import threading
 import time
@@ -31,6 +32,7 @@ class Rank:
         self._plan, self._rank = plan, rank
         self._controller, self._host = controller, host
         self._quit = threading.Event()
+        self._ends: list[Endpoint] = []  # the one in use, if any
 
     def serve(self, channel: Channel) -> None:
         """Take part until told to quit."""
@@ -43,8 +45,11 @@ class Rank:
                 self._quit.wait(AGAIN_S)
 
     def _listen(self, channel: Channel) -> None:
-        while channel.next_command()["do"] != "quit":
-            continue
+        while (do := channel.next_command()["do"]) != "quit":
+            if do == "tell":
+                faulthandler.dump_traceback(sys.stderr)
+                ends = self._ends
+                channel.report("told", stats=ends[-1].stats() if ends else {})
         self._quit.set()
 
     def _live(self, channel: Channel) -> None:
@@ -59,7 +64,11 @@ class Rank:
             with Endpoint(session, partial(wanted_by, rank), bound=bound) as endpoint:
                 endpoint.check_switch()
                 channel.report("joined", generation=session.generation)
-                self._call(channel, endpoint)
+                self._ends = [endpoint]
+                try:
+                    self._call(channel, endpoint)
+                finally:
+                    self._ends = []
 
     def _call(self, channel: Channel, endpoint: Endpoint) -> None:
         due = time.monotonic()

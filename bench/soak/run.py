@@ -33,9 +33,10 @@ from incmoe.demo.room import Room
 from incmoe.demo.switches import switch_command
 
 START_S: Final = 60.0
-GO_ON_S: Final = 60.0
+GO_ON_S: Final = 180.0  # a machine that is busy with other things is slow, which is no fault
 LOOK_EVERY_S: Final = 2.0
 TURN_S: Final = 0.2
+TELL_S: Final = 2.0
 SEGMENTS: Final = 1
 
 Say = Callable[[str], None]
@@ -73,12 +74,12 @@ def best_links() -> str:
     return VETH if os.geteuid() == 0 else LOOPBACK
 
 
-def soak(plan: Plan, links_kind: str, say: Say) -> Outcome:
+def soak(plan: Plan, links_kind: str, say: Say, logs: Path | None = None) -> Outcome:
     """Run it; raises DemoError when it cannot be done, or when the job hangs."""
     with (
         tempfile.TemporaryDirectory(prefix="incmoe-soak-") as name,
         opened(plan, links_kind) as links,
-        Supervisor(Path(name)) as supervisor,
+        Supervisor(logs or Path(name)) as supervisor,
     ):
         running = Soak(plan, links, Path(name), supervisor, say)
         running.start()
@@ -158,8 +159,15 @@ class Soak:
         while min(self._called) < since:
             self._wait(TURN_S)
             if time.monotonic() > since + GO_ON_S:
+                self._say_where_it_hangs()
                 silent = [r for r, at in enumerate(self._called) if at < since]
                 raise DemoError(f"the job hangs: no call of ranks {silent} within {GO_ON_S:g} s")
+
+    def _say_where_it_hangs(self) -> None:
+        """Have every rank tell its counts, and leave its stacks in its log."""
+        for rank in self._ranks:
+            rank.send("tell")
+        self._wait(TELL_S)
 
     def _wait(self, seconds: float) -> None:
         """Let time pass, hearing the ranks and looking at all processes."""
@@ -179,7 +187,10 @@ class Soak:
 
     def _note(self, child: Child, message: Message) -> None:
         outcome, event = self.outcome, message["event"]
-        if event == "failed":
+        if event == "told":
+            told = {name: num for name, num in message["stats"].items() if num}
+            self._say(f"{child.name} at the end: {told}")
+        elif event == "failed":
             outcome.failures[message["kind"]] += 1
             self._say(f"{self._now():6.0f} s:   {child.name}: {message['kind']}")
         elif event == "joined":
