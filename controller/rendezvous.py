@@ -108,8 +108,9 @@ class Rendezvous:
                 self._changed.wait(POLL_S)
             meeting.answered(watch.rank, time.monotonic())
             if not alive():
+                if watch.rank not in meeting.left:
+                    self._note("lost", watch.job, rank=watch.rank, generation=watch.generation)
                 meeting.lose(watch.rank)
-                self._note("lost", watch.job, rank=watch.rank, generation=watch.generation)
                 self._changed.notify_all()
             return Notice(tuple(sorted(meeting.gone)), meeting.ended)
 
@@ -129,7 +130,13 @@ class Rendezvous:
     def check_identity(self, message: Message, client: str) -> None:
         """Raise RefusedError where a caller is not the rank it says; `client`: its certificate."""
         assert isinstance(message, Join | Watch | Leave)
-        check_identity(self._roster(message.job).job, message.rank, client)
+        roster = self._roster(message.job)
+        try:
+            check_identity(roster.job, message.rank, client)
+        except RefusedError as error:
+            with self._changed:
+                self._note("refused", message.job, rank=message.rank, reason=str(error))
+            raise
 
     def wake(self) -> None:
         """Let every waiting call look again."""
@@ -206,10 +213,17 @@ class Rendezvous:
             for roster in self._rosters.values():
                 with self._changed:
                     meeting = roster.current
-                    abandoned = meeting is not None and meeting.tend(time.monotonic())
+                    abandoned = meeting is not None and self._tended(roster, meeting)
                     self._changed.notify_all()
                 if meeting is not None and abandoned:
                     self._clear_unheard(roster, meeting)
+
+    def _tended(self, roster: Roster, meeting: Meeting) -> bool:
+        gone = set(meeting.gone)
+        abandoned = meeting.tend(time.monotonic())
+        for rank in meeting.gone - gone:
+            self._note("lost", roster.job.name, rank=rank, generation=meeting.generation)
+        return abandoned
 
     def _clear_unheard(self, roster: Roster, meeting: Meeting) -> None:
         try:

@@ -116,6 +116,8 @@ def test_ranks_that_the_job_names_join(service: Service, authority: Authority) -
         assert members[1].notice.gone == ()
         for member in members:
             member.leave()
+    (standing,) = service.rendezvous.standings()
+    assert standing.events == {"joined": 2, "installed": 1, "refused": 1, "left": 2, "removed": 1}
 
 
 @pytest.mark.parametrize("who", ["rank1", "controller"])
