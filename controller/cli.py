@@ -9,7 +9,8 @@ import logging
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,18 @@ from controller.deploy import Deployer, remove_job
 from controller.errors import ControllerError
 from controller.job import Job
 from controller.job_file import load_job
+from controller.metrics import collect
 from controller.rendezvous import JOIN_TIMEOUT_S, Rendezvous, serve
 from controller.report import counter_lines, counters_document, switch_lines
-from controller.session import DEADLINE_S
+from controller.session import DEADLINE_S, Credentials
 from controller.state import everything
 from controller.switch import Load, Switch
+from ops import logs, tls
+from ops.metrics import OPTION_HELP, served
 
 LISTEN = "127.0.0.1:9600"
 STOP_S = 2.0  # for the ranks' watches to be answered
+log = logging.getLogger(__name__)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -83,6 +88,8 @@ def _add_serve(commands: Any) -> None:
         metavar="SECONDS",
         help="how long the first rank waits for the last one (default %(default)g)",
     )
+    parser.add_argument("--metrics", metavar="ADDRESS", help=OPTION_HELP)
+    logs.add_options(parser)
     _add_load(parser)
     _finish(parser, run_serve)
 
@@ -110,6 +117,8 @@ def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
     parser.add_argument(
         "--deadline", type=float, default=DEADLINE_S, metavar="SECONDS", help="for each answer"
     )
+    tls.add_options(parser)
+    parser.add_argument("--role", default="", metavar="NAME", help="P4Runtime's, at the switches")
     parser.set_defaults(run=_quietly(run))
 
 
@@ -126,7 +135,7 @@ def _quietly(run: Any) -> Any:
 def run_apply(args: argparse.Namespace) -> int:
     """Install a job and say what had to be changed."""
     job = load_job(args.job)
-    installed = Deployer(args.pipeline, args.deadline).install(job, renew=False)
+    installed = _deployer(args).install(job, renew=False)
     for name, changed in installed.changed.items():
         num = len(changed.delete) + len(changed.modify)
         num += len(changed.insert) + len(changed.insert_groups)
@@ -175,18 +184,39 @@ def run_counters(args: argparse.Namespace) -> int:
 def run_serve(args: argparse.Namespace) -> int:
     """Serve the rendezvous until SIGINT or SIGTERM, then take the jobs off the switches."""
     jobs = _unique([load_job(path) for path in args.jobs])
-    deployer = Deployer(args.pipeline, args.deadline)
+    with ExitStack() as stack:
+        stack.enter_context(
+            logs.logged(["controller"], args.log_level, args.log_format, args.log_file)
+        )
+        return _serve(args, jobs, stack)
+
+
+def _serve(args: argparse.Namespace, jobs: dict[str, Job], stack: ExitStack) -> int:
+    deployer, names = _deployer(args), ", ".join(jobs)
     rendezvous = Rendezvous(jobs, deployer, timeout_s=args.join_timeout)
     num_ranks = sum(job.world_size for job in jobs.values())
+    if args.metrics is not None:
+        scrape = partial(collect, rendezvous, deployer.credentials)
+        where = stack.enter_context(served(args.metrics, scrape))
+        log.info("metrics of %s at %s", names, where, extra={"metrics": where})
     with _stop_signals() as stopped:
-        server, port = serve(rendezvous, args.listen, num_ranks=num_ranks)
-        print(f"serving {', '.join(jobs)} at {_listening(args.listen, port)}", flush=True)
+        security = deployer.credentials.tls
+        server, port = serve(rendezvous, args.listen, num_ranks=num_ranks, tls=security)
+        print(f"serving {names} at {_listening(args.listen, port)}", flush=True)
         stopped.wait()
         try:
             rendezvous.stop()
         finally:
             server.stop(STOP_S).wait()
     return 0
+
+
+def _credentials(args: argparse.Namespace) -> Credentials:
+    return Credentials(tls.of_options(args), args.role)
+
+
+def _deployer(args: argparse.Namespace) -> Deployer:
+    return Deployer(args.pipeline, args.deadline, credentials=_credentials(args))
 
 
 def _listening(listen: str, port: int) -> str:
@@ -226,15 +256,21 @@ def _job_name(job: str) -> str:
 
 def _targets(args: argparse.Namespace, *, writes: bool) -> Iterator[Switch]:
     """Connect to the switches of --switch, or else those of the job file, one after the other."""
-    places = [(address, args.device_id) for address in args.switch]
+    places = [(address, args.device_id, "") for address in args.switch]
     if not places and _is_file(args.job):
         places = [
-            (switch.grpc, switch.device_id) for switch in load_job(args.job).switches.values()
+            (switch.grpc, switch.device_id, switch.certificate)
+            for switch in load_job(args.job).switches.values()
         ]
     if not places:
         raise ControllerError("which switch? Give --switch HOST:PORT or a job file")
-    for address, device_id in places:
+    credentials = _credentials(args)
+    for address, device_id, certificate in places:
         with Switch.connect(
-            address, device_id=device_id, writes=writes, deadline_s=args.deadline
+            address,
+            device_id=device_id,
+            writes=writes,
+            deadline_s=args.deadline,
+            credentials=credentials.towards(certificate),
         ) as switch:
             yield switch

@@ -15,7 +15,7 @@ from controller.allocate import Holding, allocate, next_generation
 from controller.entries import Share, forward_entries, job_entries
 from controller.errors import ControllerError, SwitchError
 from controller.job import Job
-from controller.session import DEADLINE_S
+from controller.session import DEADLINE_S, NOBODY, Credentials
 from controller.state import Changes, InstalledJob, Scope, of_jobs, plain_traffic
 from controller.switch import Load, Switch
 from host_agent.rendezvous import Ticket
@@ -61,6 +61,7 @@ class Deployer:
     load: Load = Load.AUTO
     deadline_s: float = DEADLINE_S
     wall_clock: Callable[[], float] = time.time
+    credentials: Credentials = NOBODY
     last_generation: int = field(default=0, init=False)
 
     def install(self, job: Job, *, renew: bool) -> Installed:
@@ -113,6 +114,7 @@ class Deployer:
                         device_id=switch.device_id,
                         writes=writes,
                         deadline_s=self.deadline_s,
+                        credentials=self.credentials.towards(switch.certificate),
                     )
                 )
                 for name, switch in job.switches.items()

@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 import grpc
@@ -19,7 +21,7 @@ import grpc
 from controller.deploy import Deployer
 from controller.errors import ControllerError, RefusedError
 from controller.job import Job
-from controller.meeting import Meeting, Roster, Stage
+from controller.meeting import Meeting, Roster, Stage, check_identity
 from host_agent.rendezvous import (
     METHODS,
     SERVICE,
@@ -34,6 +36,7 @@ from host_agent.rendezvous import (
     decode,
     encode,
 )
+from ops.tls import Tls, add_port, client_name
 
 JOIN_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.5  # how soon a call whose client is gone is noticed, if gRPC does not say so
@@ -41,6 +44,18 @@ SPARE_THREADS: Final = 8  # for calls that are refused while all ranks wait
 log: Final = logging.getLogger(__name__)
 
 Alive = Callable[[], bool]  # whether the client of a call is still there
+EVENTS: Final = ("joined", "refused", "installed", "left", "lost", "removed")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A job as it stands: `generation` 0 while it does not run, `joined` to the next one."""
+
+    job: Job
+    generation: int
+    gone: int
+    joined: int
+    events: Mapping[str, int]  # so far, by EVENTS
 
 
 class Rendezvous:
@@ -54,6 +69,7 @@ class Rendezvous:
         self._switches: Final = threading.Lock()
         self._changed: Final = threading.Condition()
         self._stopped: Final = threading.Event()
+        self._events: Final[Counter[tuple[str, str]]] = Counter()  # by job and name
         threading.Thread(target=self._tend, name="rendezvous-tend", daemon=True).start()
 
     def join(self, join: Join, alive: Alive) -> Ticket:
@@ -63,6 +79,10 @@ class Rendezvous:
             running = roster.current
             try:
                 meeting = roster.join(join, time.monotonic())
+                self._note("joined", join.job, rank=join.rank, host=join.host)
+            except RefusedError as error:
+                self._note("refused", join.job, rank=join.rank, reason=str(error))
+                raise
             finally:
                 self._changed.notify_all()
             last = meeting.stage is Stage.INSTALLING
@@ -88,6 +108,8 @@ class Rendezvous:
                 self._changed.wait(POLL_S)
             meeting.answered(watch.rank, time.monotonic())
             if not alive():
+                if watch.rank not in meeting.left:
+                    self._note("lost", watch.job, rank=watch.rank, generation=watch.generation)
                 meeting.lose(watch.rank)
                 self._changed.notify_all()
             return Notice(tuple(sorted(meeting.gone)), meeting.ended)
@@ -100,9 +122,21 @@ class Rendezvous:
             with self._changed:
                 meeting.check_rank(leave.rank)
                 meeting.leave(leave.rank)
+                self._note("left", leave.job, rank=leave.rank, generation=leave.generation)
                 self._changed.notify_all()
             self._clear(roster, meeting)
         return Left()
+
+    def check_identity(self, message: Message, client: str) -> None:
+        """Raise RefusedError where a caller is not the rank it says; `client`: its certificate."""
+        assert isinstance(message, Join | Watch | Leave)
+        roster = self._roster(message.job)
+        try:
+            check_identity(roster.job, message.rank, client)
+        except RefusedError as error:
+            with self._changed:
+                self._note("refused", message.job, rank=message.rank, reason=str(error))
+            raise
 
     def wake(self) -> None:
         """Let every waiting call look again."""
@@ -143,6 +177,7 @@ class Rendezvous:
                     meeting.end(f"job {meeting.job.name} could not be installed: {problem}")
                 elif meeting.stage is Stage.INSTALLING:
                     roster.started(meeting, installed, time.monotonic())
+                    self._note("installed", meeting.job.name, generation=meeting.generation)
                 self._changed.notify_all()
 
     def _await_ticket(self, roster: Roster, meeting: Meeting, rank: int, alive: Alive) -> Ticket:
@@ -178,10 +213,17 @@ class Rendezvous:
             for roster in self._rosters.values():
                 with self._changed:
                     meeting = roster.current
-                    abandoned = meeting is not None and meeting.tend(time.monotonic())
+                    abandoned = meeting is not None and self._tended(roster, meeting)
                     self._changed.notify_all()
                 if meeting is not None and abandoned:
                     self._clear_unheard(roster, meeting)
+
+    def _tended(self, roster: Roster, meeting: Meeting) -> bool:
+        gone = set(meeting.gone)
+        abandoned = meeting.tend(time.monotonic())
+        for rank in meeting.gone - gone:
+            self._note("lost", roster.job.name, rank=rank, generation=meeting.generation)
+        return abandoned
 
     def _clear_unheard(self, roster: Roster, meeting: Meeting) -> None:
         try:
@@ -203,6 +245,28 @@ class Rendezvous:
                     return
                 roster.current = None
             self._deployer.remove(roster.job)
+            self._note("removed", roster.job.name, generation=meeting.generation)
+
+    def standings(self) -> list[Standing]:
+        """Return how every job stands now."""
+        with self._changed:
+            return [self._standing(name, roster) for name, roster in self._rosters.items()]
+
+    def _standing(self, name: str, roster: Roster) -> Standing:
+        current, gathers = roster.current, roster.next
+        running = current if current is not None and current.stage is Stage.RUNNING else None
+        return Standing(
+            job=roster.job,
+            generation=running.generation if running else 0,
+            gone=len(running.gone) if running else 0,
+            joined=len(gathers.joins) if gathers and gathers.stage is not Stage.ENDED else 0,
+            events={event: num for (job, event), num in self._events.items() if job == name},
+        )
+
+    def _note(self, event: str, job: str, **fields: object) -> None:
+        self._events[job, event] += 1
+        told = ", ".join(f"{name} {value}" for name, value in fields.items())
+        log.info("job %s: %s (%s)", job, event, told, extra={"event": event, "job": job, **fields})
 
 
 def _is_quiet(meeting: Meeting, watch: Watch) -> bool:
@@ -218,8 +282,13 @@ def _of_generation(roster: Roster, generation: int) -> Meeting | None:
     return current if current is not None and current.generation == generation else None
 
 
-def serve(rendezvous: Rendezvous, listen: str, *, num_ranks: int) -> tuple[grpc.Server, int]:
-    """Start serving at `listen` (HOST:PORT or unix:PATH); return the server and its port."""
+def serve(
+    rendezvous: Rendezvous, listen: str, *, num_ranks: int, tls: Tls | None = None
+) -> tuple[grpc.Server, int]:
+    """Start serving at `listen` (HOST:PORT or unix:PATH); return the server and its port.
+
+    With `tls`, a caller must show a certificate of the authority.
+    """
     threads = ThreadPoolExecutor(2 * num_ranks + SPARE_THREADS, "rendezvous")
     options = [
         ("grpc.so_reuseport", 0),
@@ -230,7 +299,7 @@ def serve(rendezvous: Rendezvous, listen: str, *, num_ranks: int) -> tuple[grpc.
     handlers = {name: _handler(rendezvous, name) for name in METHODS}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     try:
-        port = server.add_insecure_port(listen)
+        port = add_port(server, listen, tls)
     except RuntimeError:
         port = 0
     if port == 0:
@@ -248,7 +317,9 @@ def _handler(rendezvous: Rendezvous, name: str) -> grpc.RpcMethodHandler[bytes, 
     def answer(body: bytes, context: grpc.ServicerContext) -> bytes:
         context.add_callback(rendezvous.wake)
         try:
-            return encode(method(decode(asked, body), context.is_active))
+            message = decode(asked, body)
+            rendezvous.check_identity(message, client_name(context))
+            return encode(method(message, context.is_active))
         except RendezvousError as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except ControllerError as error:

@@ -17,7 +17,7 @@ from controller.drops import Drop
 from controller.entries import Entry
 from controller.errors import SwitchError
 from controller.pipeline import Pipeline, config_message
-from controller.session import DEADLINE_S, Session
+from controller.session import DEADLINE_S, NOBODY, Credentials, Session
 from controller.state import Changes, Scope, SwitchState, changes, everything
 from host_agent.wire import Op
 from p4src import Compiled
@@ -56,10 +56,19 @@ class Switch:
 
     @classmethod
     def connect(
-        cls, address: str, *, device_id: int = 0, writes: bool, deadline_s: float = DEADLINE_S
+        cls,
+        address: str,
+        *,
+        device_id: int = 0,
+        writes: bool,
+        deadline_s: float = DEADLINE_S,
+        credentials: Credentials = NOBODY,
     ) -> Self:
         """Connect to the P4Runtime server at `address`; raises SwitchError."""
-        return cls(Session(address, device_id, writes=writes, deadline_s=deadline_s))
+        session = Session(
+            address, device_id, writes=writes, deadline_s=deadline_s, credentials=credentials
+        )
+        return cls(session)
 
     @property
     def address(self) -> str:

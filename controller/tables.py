@@ -11,6 +11,7 @@ JOBS: Final = "Admit.jobs"
 PORTS: Final = "Admit.ports"
 SLOTS: Final = "Admit.slots"
 DELIVER: Final = "Deliver.ports"
+SOURCES: Final = "Forward.sources"
 MACS: Final = "Forward.macs"
 ROUTES: Final = "Forward.routes"
 
@@ -19,6 +20,7 @@ BEHIND: Final = "Admit.behind"
 OWNS: Final = "Admit.owns"
 TO_RANK: Final = "Deliver.to_rank"
 TO_SWITCH: Final = "Deliver.to_switch"
+SPOOFED: Final = "Forward.spoofed"
 TO_PORT: Final = "Forward.to_port"
 FLOOD: Final = "Forward.flood"
 ROUTE: Final = "Forward.route"
@@ -31,13 +33,14 @@ TABLES: Final[dict[str, tuple[tuple[str, ...], dict[str, tuple[str, ...]]]]] = {
     SLOTS: (("job", "owner"), {OWNS: ("first_slot", "num_slots", "first_cell", "segments")}),
     PORTS: (("job", "port"), {BEHIND: ("ranks",)}),
     JOBS: (("job",), {KNOWN: ("generation", "group")}),
+    SOURCES: (("src",), {SPOOFED: ()}),
     MACS: (("dst",), {TO_PORT: ("port",), FLOOD: ("group",), ROUTE: ()}),
     ROUTES: (("dst",), {VIA: ("port", "src_mac", "dst_mac")}),
 }
 # The door opens last and closes first: rows are written in this order and deleted in the reverse.
 WRITE_ORDER: Final = tuple(TABLES)
 JOB_TABLES: Final = (DELIVER, SLOTS, PORTS, JOBS)
-FORWARD_TABLES: Final = (MACS, ROUTES)
+FORWARD_TABLES: Final = (SOURCES, MACS, ROUTES)
 
 DROPS: Final = "drops"
 OPS: Final = "ops"

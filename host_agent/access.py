@@ -6,10 +6,12 @@ Every integration with an engine reads the same variables, `VARIABLES`.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,9 +19,13 @@ from host_agent.bands import Kind, Placement, RowType
 from host_agent.collectives import Geometry, Group, Layout
 from host_agent.endpoint import Endpoint, Wanted
 from host_agent.errors import AgentError
+from host_agent.metrics import served_by_rank
 from host_agent.rendezvous import Join, Membership, Ticket, join
 from host_agent.session import LANE_BITS, Pacing, RowFormat, Timers
 from host_agent.sockets import bound_socket
+from ops import logs
+from ops.metrics import MetricsError, parse_address
+from ops.tls import Tls, TlsError
 
 VARIABLES: Final = {
     "INCMOE_CONTROLLER": "where ranks meet: HOST:PORT or unix:PATH",
@@ -30,11 +36,18 @@ VARIABLES: Final = {
     "INCMOE_LANES": "bits of a lane, 16 or 32 (default 32)",
     "INCMOE_BAND_ROWS": "rows of a band (default what fits the window)",
     "INCMOE_LOOK_EVERY_MS": "least time between two looks at the socket (default 0; see Pacing)",
+    "INCMOE_TLS_CERT": "this rank's certificate, for a controller that asks for one (PEM file)",
+    "INCMOE_TLS_KEY": "its private key (PEM file)",
+    "INCMOE_TLS_CA": "certificate of the authority that signed the controller's (PEM file)",
+    "INCMOE_METRICS": "[HOST:]PORT of rank 0's Prometheus metrics, rank r has PORT + r (0: any)",
+    "INCMOE_LOG_FORMAT": "text or json: log to standard error (default: the caller's own logging)",
 }
+TLS_FILES: Final = ("CERT", "KEY", "CA")
 DEFAULT_JOB, DEFAULT_HOST = "incmoe", "127.0.0.1"
 MODES: Final = {"static": Kind.STATIC, "routed": Kind.ROUTED}
 DEFAULT_TIMERS: Final = Timers()
 DEFAULT_PACING: Final = Pacing()
+log: Final = logging.getLogger(__name__)
 
 
 class AccessError(AgentError, ValueError):
@@ -53,6 +66,9 @@ class Access:
     lane_bits: int = 32
     band_rows: int | None = None
     look_every_s: float = 0.0
+    tls: Tls | None = None
+    metrics: str = ""
+    log_format: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Access:
@@ -62,6 +78,7 @@ class Access:
         if not controller:
             raise AccessError(f"INCMOE_CONTROLLER is not set: {VARIABLES['INCMOE_CONTROLLER']}")
         band_rows, look_ms = given.get("INCMOE_BAND_ROWS"), given.get("INCMOE_LOOK_EVERY_MS")
+        log_format = given.get("INCMOE_LOG_FORMAT", "")
         return cls(
             controller=controller,
             job=given.get("INCMOE_JOB", DEFAULT_JOB),
@@ -71,6 +88,9 @@ class Access:
             lane_bits=int(_one_of(given, "INCMOE_LANES", [str(bits) for bits in LANE_BITS[::-1]])),
             band_rows=_count("INCMOE_BAND_ROWS", band_rows) if band_rows else None,
             look_every_s=_count("INCMOE_LOOK_EVERY_MS", look_ms) / 1e3 if look_ms else 0.0,
+            tls=_tls(given),
+            metrics=_metrics(given.get("INCMOE_METRICS", "")),
+            log_format=log_format and _one_of(given, "INCMOE_LOG_FORMAT", logs.FORMATS),
         )
 
     def layout(
@@ -120,19 +140,27 @@ class Access:
     ) -> Connection:
         """Join as `take_seat` does, for rows of any meaning."""
         with ExitStack() as stack:
+            if self.log_format:
+                stack.enter_context(logs.logged(["host_agent"], "info", self.log_format))
             bound = bound_socket(self.host)
             stack.callback(bound.close)
             udp_port = bound.getsockname()[1]
             request = Join(
                 *(self.job, rank, world_size, self.host, udp_port, self.geometry, fingerprint)
             )
-            membership = stack.enter_context(join(self.controller, request))
+            membership = stack.enter_context(join(self.controller, request, tls=self.tls))
             terms = terms_of(membership.ticket)
             session = membership.ticket.session(
                 *(rank, terms.row), timers=terms.timers, pacing=terms.pacing
             )
             endpoint = stack.enter_context(Endpoint(session, terms.wanted, bound=bound))
             endpoint.check_switch()
+            told = {"job": self.job, "rank": rank, "generation": session.generation}
+            log.info("rank %d has joined job %s", rank, self.job, extra=told)
+            stack.callback(log.info, "rank %d leaves job %s", rank, self.job, extra=told)
+            if self.metrics:
+                where = stack.enter_context(served_by_rank(self.metrics, self.job, endpoint))
+                log.info("metrics of rank %d at %s", rank, where, extra=told | {"metrics": where})
             return Connection(membership, endpoint, stack.pop_all())
 
 
@@ -206,6 +234,26 @@ def _one_of(given: Mapping[str, str], name: str, allowed: list[str] | tuple[str,
     if value not in allowed:
         raise AccessError(f"{name} is {value!r}, not {' or '.join(sorted(allowed))}")
     return value
+
+
+def _tls(given: Mapping[str, str]) -> Tls | None:
+    cert, key, ca = (
+        Path(path) if (path := given.get(f"INCMOE_TLS_{which}")) else None for which in TLS_FILES
+    )
+    try:
+        return Tls.given(cert, key, ca) if cert or key or ca else None
+    except TlsError as error:
+        names = ", ".join(f"INCMOE_TLS_{which}" for which in TLS_FILES)
+        raise AccessError(f"{names}: {error}") from None
+
+
+def _metrics(address: str) -> str:
+    try:
+        if address:
+            parse_address(address)
+    except MetricsError as error:
+        raise AccessError(f"INCMOE_METRICS: {error}") from None
+    return address
 
 
 def _count(name: str, text: str) -> int:

@@ -59,7 +59,8 @@ class Endpoint:
 
     `wanted(blob)` says which rows [num_rows] of a band are for this rank; it is a pure function and
     agrees with the members that the band's owner gave. Calls that wait raise RankLost, SwitchLost
-    or ProtocolError when what they wait for cannot come, and EndpointClosed after `close`.
+    or ProtocolError when what they wait for cannot come, and EndpointClosed after `close`. Without
+    `bound` its socket is on loopback, where it reaches a switch on this machine only.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Endpoint:
     ) -> None:
         self.session = session
         self._wanted = wanted
-        self._socket = RunSocket(bound or bound_socket("0.0.0.0"), session.switch)
+        self._socket = RunSocket(bound or bound_socket("127.0.0.1"), session.switch)
         self._core = Core(session, time.monotonic(), self._socket.receive_bytes)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -165,9 +166,10 @@ class Endpoint:
             return self._await(lambda: self._core.take_summed((call, band)))
 
     def stats(self) -> dict[str, int]:
-        """Return everything that was counted, by name."""
+        """Return everything that was counted, by name, and the rows out now."""
         with self._changed:
-            return self._core.counters.report() | {"socket_lost": self._socket.lost}
+            now = {"socket_lost": self._socket.lost, "rows_out": self._core.rows_out}
+            return self._core.counters.report() | now
 
     def close(self) -> None:
         """Take leave of the other ranks, answer what they still ask for, and stop. Never raises.

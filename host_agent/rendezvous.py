@@ -23,6 +23,7 @@ from typing import Final, Self, TypeVar, get_type_hints
 import grpc
 
 from host_agent.session import Pacing, RowFormat, Session, Timers
+from ops.tls import Tls, open_channel
 
 SERVICE: Final = "incmoe.Rendezvous"
 # A restarted controller must see its ranks before it takes them for lost.
@@ -234,13 +235,15 @@ class Membership:
                 raise
 
 
-def join(controller: str, request: Join, *, timeout_s: float = 120.0) -> Membership:
+def join(
+    controller: str, request: Join, *, timeout_s: float = 120.0, tls: Tls | None = None
+) -> Membership:
     """Join a job at `controller` (HOST:PORT or unix:PATH) and wait for all its ranks.
 
     Raises RendezvousError with the controller's reason, or naming the controller when it does not
     answer. The controller's own deadline names the ranks that are missing, so keep it the shorter.
     """
-    channel = grpc.insecure_channel(controller, CHANNEL_OPTIONS)
+    channel = open_channel(controller, tls, CHANNEL_OPTIONS)
     try:
         grpc.channel_ready_future(channel).result(timeout=min(REACH_S, timeout_s))
         return Membership(channel, request, _call(channel, request, Ticket, timeout_s=timeout_s))

@@ -10,10 +10,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ops import logs, tls
+from ops.metrics import OPTION_HELP, MetricsError, served
 from softswitch.errors import SwitchError
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def add_parser(subparsers: Any) -> None:
     _add_program(parser)
     _add_ports(parser)
     _add_control(parser)
+    _add_watching(parser)
     parser.set_defaults(run=run)
 
 
@@ -89,13 +92,15 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device-id", type=int, default=0, metavar="N", help="P4Runtime's (default: %(default)s)"
     )
+    tls.add_options(parser)
     parser.add_argument(
-        "--log-level",
-        choices=["debug", "info", "warning", "error"],
-        default="info",
-        help="(default: %(default)s)",
+        "--roles", type=Path, metavar="FILE", help="what P4Runtime's roles may do, JSON"
     )
-    parser.add_argument("--log-file", type=Path, metavar="FILE", help="instead of standard error")
+
+
+def _add_watching(parser: argparse.ArgumentParser) -> None:
+    logs.add_options(parser)
+    parser.add_argument("--metrics", metavar="ADDRESS", help=OPTION_HELP)
     parser.add_argument(
         "--stats-file",
         type=Path,
@@ -110,9 +115,9 @@ def run(args: argparse.Namespace) -> int:
     """Runs the switch until a signal ends it: 0 then, 1 if the data plane failed."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # an error is said once, by us
     try:
-        with _logging_to(args.log_file, args.log_level), _own_signals():
+        with _logging_to(args), _own_signals():
             return _run(args)
-    except SwitchError as error:
+    except (SwitchError, MetricsError, tls.TlsError) as error:
         sys.stderr.write(f"incmoe: {error}\n")
         return USER_ERROR
 
@@ -120,8 +125,8 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from softswitch.switch import Switch
 
-    with Switch(_config(args)) as switch:
-        _announce(switch, args)
+    with Switch(_config(args)) as switch, _metrics(switch, args.metrics) as metrics:
+        _announce(switch, args, metrics)
         status = _serve(switch, args.stats_file)
         _write_stats(switch, args.stats_file)
     return status
@@ -138,22 +143,19 @@ def _own_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _logging_to(path: Path | None, level: str) -> Iterator[None]:
-    try:
-        handler = logging.FileHandler(path) if path else logging.StreamHandler()
-    except OSError as error:
-        raise SwitchError(f"cannot write {path}: {error.strerror}") from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    log.addHandler(handler)
-    log.setLevel(level.upper())
-    try:
+def _logging_to(args: argparse.Namespace) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(
+                logs.logged([log.name], args.log_level, args.log_format, args.log_file)
+            )
+        except OSError as error:
+            raise SwitchError(f"cannot write {args.log_file}: {error.strerror}") from error
         yield
-    finally:
-        log.removeHandler(handler)
-        handler.close()
 
 
 def _config(args: argparse.Namespace) -> SwitchConfig:
+    from softswitch.p4runtime.roles import Roles
     from softswitch.ports.faults import FaultSpec
     from softswitch.ports.spec import PortSpec, WireOptions
     from softswitch.switch import SwitchConfig
@@ -175,12 +177,32 @@ def _config(args: argparse.Namespace) -> SwitchConfig:
             rx_faults=fault if args.fault_on in ("rx", "both") else None,
             tx_faults=fault if args.fault_on in ("tx", "both") else None,
         ),
+        tls=tls.of_options(args),
+        roles=Roles.load(args.roles) if args.roles else Roles(),
     )
 
 
-def _announce(switch: Switch, args: argparse.Namespace) -> None:
+@contextmanager
+def _metrics(switch: Switch, address: str | None) -> Iterator[str | None]:
+    """Serves metrics if asked to; yields where."""
+    from softswitch.metrics import collect
+
+    if address is None:
+        yield None
+        return
+    with served(address, lambda: collect(switch.stats())) as where:
+        yield where
+
+
+def _announce(switch: Switch, args: argparse.Namespace, metrics: str | None) -> None:
     """Tells the log and the parent that the switch is up, and where."""
-    where = {"grpc": switch.grpc_address, "pid": os.getpid(), "ports": switch.port_names()}
+    where: dict[str, object] = {
+        "grpc": switch.grpc_address,
+        "pid": os.getpid(),
+        "ports": switch.port_names(),
+    }
+    if metrics:
+        where["metrics"] = metrics
     text = json.dumps(where) + "\n"
     log.info("up: %s", text.rstrip())
     if args.ready_file:

@@ -115,6 +115,11 @@ class Core:
         return not (self._owner.bands or self._member.has_backlog or self._member.has_statuses)
 
     @property
+    def rows_out(self) -> int:
+        """Slots of this rank's window in use."""
+        return self._owner.rows_out
+
+    @property
     def all_said_farewell(self) -> bool:
         """Whether no other rank needs this one any more."""
         sources = {source.ring.owner: source for source in self._member.sources()}

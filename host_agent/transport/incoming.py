@@ -7,6 +7,7 @@ Rows may come before the header, and before this rank expects them. Stores no ro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from host_agent.transport.numbering import Numbers
 from host_agent.transport.pieces import Assembly, Key, Piece
 
 Mask = NDArray[np.bool_]
+# Headers that nobody has asked for yet, whole or not: no owner is so far ahead by mere speed.
+MAX_HEADERS: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,10 @@ class Incoming:
         if piece.is_farewell:
             self.farewell = self.progress = True
             return
+        if len(self._assemblies) + len(self._headers) >= MAX_HEADERS:
+            raise ProtocolError(
+                f"rank {self._owner} has sent {MAX_HEADERS} band headers that nobody waits for"
+            )
         assembly = self._assemblies.setdefault(piece.key, Assembly(piece))
         blob = assembly.add(piece)
         if blob is not None:

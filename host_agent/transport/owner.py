@@ -60,6 +60,11 @@ class Owner:
         """Whether there is something to send right now."""
         return self.bands.has_next or self._recovery.has_backlog or bool(self._rescaled)
 
+    @property
+    def rows_out(self) -> int:
+        """Rows and header pieces that are out."""
+        return int(np.count_nonzero(self._window.out))
+
     def awaited(self) -> int:
         """Return the bitmap of the ranks whose partial rows are awaited."""
         return self._window.awaited()

@@ -29,3 +29,4 @@
 #define NUM_DROPS   32
 #define MAX_MACS    1024
 #define MAX_ROUTES  1024
+#define MAX_SOURCES 512    // addresses of switches

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read: the entities a request asks for; an id of 0, or nothing to match, asks for all."""
+"""Read: the entities a request asks for; an id of 0, or nothing to match, asks for all.
+
+A role that asks for all gets what it may read; what it names and may not read is refused.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,21 @@ from softswitch.engine import DEFAULT_ENTRY
 from softswitch.p4info import TableInfo
 from softswitch.p4runtime import cells, entries
 from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.roles import Role
 from softswitch.p4runtime.status import invalid, not_found, unimplemented
 from softswitch.state import Entry
 
 Entities = Iterator[p4runtime_pb2.Entity]
 
 
-def read(pipeline: Pipeline, request: p4runtime_pb2.ReadRequest) -> list[p4runtime_pb2.Entity]:
+def read(
+    pipeline: Pipeline, request: p4runtime_pb2.ReadRequest, role: Role
+) -> list[p4runtime_pb2.Entity]:
     """All entities asked for; the state must not be written meanwhile."""
-    return [found for asked in request.entities for found in _read_one(pipeline, asked)]
+    for asked in request.entities:
+        role.check_read(pipeline.info, asked)
+    every = (found for asked in request.entities for found in _read_one(pipeline, asked))
+    return [found for found in every if role.may_read(pipeline.info, found)]
 
 
 def _read_one(pipeline: Pipeline, asked: p4runtime_pb2.Entity) -> Entities:

@@ -19,6 +19,7 @@ from softswitch.engine import Engine
 from softswitch.errors import StateError, SwitchError
 from softswitch.p4runtime import cells, entries
 from softswitch.p4runtime.pipeline import EntryNote, GroupNote, Pipeline
+from softswitch.p4runtime.roles import Role
 from softswitch.p4runtime.status import RpcError, invalid, unimplemented
 from softswitch.state import Change, EntryUpdate, GroupUpdate, Snapshot, Update
 
@@ -51,9 +52,9 @@ class Outcome:
     commit: Callable[[], None]
 
 
-def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest) -> Outcome:
+def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest, role: Role) -> Outcome:
     """Changes the pipeline's state, and tells what the engine has to be told."""
-    plans, errors = _read(pipeline, request)
+    plans, errors = _read(pipeline, request, role)
     before = pipeline.state.snapshot
     atomic = request.atomicity != p4runtime_pb2.WriteRequest.CONTINUE_ON_ERROR
     if not (atomic and any(errors)):
@@ -69,12 +70,13 @@ def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest) -> Outcome:
 
 
 def _read(
-    pipeline: Pipeline, request: p4runtime_pb2.WriteRequest
+    pipeline: Pipeline, request: p4runtime_pb2.WriteRequest, role: Role
 ) -> tuple[list[Plan | None], Errors]:
     plans: list[Plan | None] = []
     errors: Errors = []
     for update in request.updates:
         try:
+            role.check_write(pipeline.info, update.entity)
             plans.append(_plan(pipeline, update))
             errors.append(None)
         except SwitchError as error:
