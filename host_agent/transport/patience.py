@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from host_agent.session import Timers
 
-ROUND_TRIPS: Final = 3.0
+ROUND_TRIPS: Final = 1.5
 # Of `pull_after_s`: the least that is ever waited, and for how long a loss counts as seen.
 LEAST_PART: Final = 0.02
 MEMORY_PART: Final = 8.0
@@ -58,7 +58,7 @@ class Patience:
         """Return after how long a sum is late, from now on."""
         if now >= self._losses_until or not self._trip_s:
             return self._longest_s
-        trips_s = ROUND_TRIPS * (self._trip_s + 2 * self._deviation_s)
+        trips_s = ROUND_TRIPS * (self._trip_s + 3 * self._deviation_s)
         return min(max(trips_s, LEAST_PART * self._longest_s), self._longest_s)
 
     def longest_pause(self, now: float) -> float:
