@@ -179,7 +179,7 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("loss=1", "unknown fault 'loss', known are drop, duplicate, reorder"),
+            ("loss=1", "unknown fault 'loss', known are drop, duplicate, corrupt, reorder"),
             ("drop=x", "fault drop='x' is not a number"),
             ("drop", "fault drop='' is not a number"),
             ("drop=1.5", "fault drop=1.5 is not in 0..1"),

@@ -144,7 +144,7 @@ class TestLife:
         stats = tmp_path / "stats.json"
         process, _ = up(
             *["-i", f"1@{UDP_PORT}", "--fault", "rx:drop=1,match=42:78"],
-            *["--fault", "tx:drop=1", "--fault", "delay_ms=0,seed=3"],
+            *["--fault", "tx:drop=1,match=42:7a", "--fault", "delay_ms=0,seed=3"],
             *["--stats-file", str(stats), "--p4info", str(P4INFO), str(JSON)],
         )
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
