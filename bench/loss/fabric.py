@@ -66,9 +66,7 @@ def _embedded(plan: Plan) -> Iterator[list[Seat]]:
     placement = Placement.even(plan.num_ranks, plan.num_ranks)
     kind = Kind.STATIC if plan.mode == STATIC else Kind.ROUTED
     layout = Layout(placement, Geometry(NUM_VALUES), kind, band_rows=plan.band_rows)
-    loss = FaultSpec(
-        drop=plan.loss, duplicate=plan.spoils, reorder=plan.spoils, seed=plan.seed
-    )
+    loss = FaultSpec(drop=plan.loss, duplicate=plan.spoils, reorder=plan.spoils, seed=plan.seed)
     spoil = [loss] if plan.switch == LINES and plan.loss else []
     loopback = Loopback(
         layout,
@@ -136,5 +134,3 @@ def _socket_in(namespace: str, ip: str, port: int) -> socket.socket:
     if isinstance(made[0], OSError):
         raise made[0]
     return made[0]
-
-

@@ -157,7 +157,7 @@ class Recovery:
         self._timers.defer(late[~chosen], now)
         most = max(1, room_bytes // (self._session.sums.size * CHUNK_BYTES + HEADER_BYTES))
         slots = late[chosen][:most]
-        if (self._suspect[slots] | self._window.is_piece[slots]).any():
+        if self._suspect[slots].any():
             self._timers.saw_loss(now)
         self._timers.ask(slots, now)
         runs = self._messages.pulls(slots)

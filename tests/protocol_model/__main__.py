@@ -46,8 +46,10 @@ def main() -> int:
         return 0 if all(report.violation for _, report in reports.values()) else 1
     holds = True
     for bounds in (*SMALL, *LARGE):
-        if bounds.name in arguments.names or not arguments.names and (
-            bounds in SMALL or arguments.large
+        if (
+            bounds.name in arguments.names
+            or not arguments.names
+            and (bounds in SMALL or arguments.large)
         ):
             report = search(bounds, limit_s=arguments.limit)
             holds &= report.complete and not report.violation

@@ -41,7 +41,9 @@ class AddsAnyAttempt(SwitchModel):
 
     def _cell(self, message: Message) -> Any:
         cell = self.cells.get((message.owner, message.slot, message.segment))
-        return cell if cell is not None and cell.seq // ATTEMPTS == message.seq // ATTEMPTS else None
+        return (
+            cell if cell is not None and cell.seq // ATTEMPTS == message.seq // ATTEMPTS else None
+        )
 
 
 class _AnyAttempt(Window):

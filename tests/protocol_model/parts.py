@@ -170,7 +170,6 @@ class OwnerPart:
         return sent
 
 
-
 class MemberPart:
     """A member, and its program: it computes a band when all its rows are there."""
 
@@ -246,7 +245,6 @@ class MemberPart:
         return []
 
 
-
 def _sent(to: Place, runs: list[Run]) -> Sent:
     return [(to, datagram.tobytes()) for run in runs for datagram in run.encode()]
 
@@ -259,4 +257,3 @@ def parts(bounds: Bounds, rules: Rules) -> dict[str, Part]:
     for name in bounds.topology().switches:
         made[name] = SwitchPart(bounds, rules, name)
     return made
-

@@ -96,8 +96,10 @@ class World:
         try:
             # Every row that later ones have overtaken is told of at once.
             with patch.object(member, "REORDERED", 0):
-                sent = made.act(event) if isinstance(event, tuple) else made.receive(
-                    *self.messages[event]
+                sent = (
+                    made.act(event)
+                    if isinstance(event, tuple)
+                    else made.receive(*self.messages[event])
                 )
         except (Violation, AssertionError) as violation:
             return Step(state, 0, f"{self.names[part]}: {violation}")
