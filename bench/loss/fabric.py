@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches that lose what they are told to lose, and the endpoints of all ranks; computes nothing."""
+"""Switches that lose what they are told to, and the endpoints of all ranks; computes nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Seat = tuple[Session, socket.socket]
 
 @contextmanager
 def opened(plan: Plan) -> Iterator[list[Endpoint]]:
-    """The endpoints of all ranks, joined by the switch of the plan; DemoError where it cannot be."""
+    """The endpoints of all ranks, joined by the switch of the plan; DemoError where they cannot."""
     with (_bmv2 if plan.switch == BMV2 else _embedded)(plan) as seats, ExitStack() as stack:
         endpoints = [_endpoint(plan, *seat) for seat in seats]
         stack.callback(on_all, endpoints, Endpoint.close)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a wire, on purpose: seeded drop, duplication, corruption, reordering and delay, counted.
+"""Faults of a wire, on purpose: seeded loss, duplication, corruption, reordering, delay; counted.
 
 1. A frame is dropped, or else it may be duplicated, corrupted and reordered, each copy for itself.
 2. A corrupted frame has one bit of it flipped, anywhere.

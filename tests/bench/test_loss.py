@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench.loss, and a few of its runs: whatever is lost, the sums are exact and have the same bits."""
+"""A few runs of bench.loss: whatever is lost, the sums are exact and have the same bits."""
 
 from __future__ import annotations
 

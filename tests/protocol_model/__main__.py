@@ -38,24 +38,25 @@ def main() -> int:
     parser.add_argument("--broken", action="store_true", help="break each rule, show what follows")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for each search")
     arguments = parser.parse_args()
-    write = sys.stdout.write
     if arguments.broken:
-        reports = {name: find(rules) for name, rules in MUTATIONS.items()}
-        for name, (bounds, report) in reports.items():
-            write(f"{name} ({bounds.name}): {report}\n\n")
-        return 0 if all(report.violation for _, report in reports.values()) else 1
+        return _break_rules()
+    chosen = [*SMALL, *(LARGE if arguments.large else ())]
+    if arguments.names:
+        chosen = [bounds for bounds in (*SMALL, *LARGE) if bounds.name in arguments.names]
     holds = True
-    for bounds in (*SMALL, *LARGE):
-        if (
-            bounds.name in arguments.names
-            or not arguments.names
-            and (bounds in SMALL or arguments.large)
-        ):
-            report = search(bounds, limit_s=arguments.limit)
-            holds &= report.complete and not report.violation
-            write(f"{bounds.name}: {report}\n")
-            sys.stdout.flush()
+    for bounds in chosen:
+        report = search(bounds, limit_s=arguments.limit)
+        holds &= report.complete and not report.violation
+        sys.stdout.write(f"{bounds.name}: {report}\n")
+        sys.stdout.flush()
     return 0 if holds else 1
+
+
+def _break_rules() -> int:
+    reports = {name: find(rules) for name, rules in MUTATIONS.items()}
+    for name, (bounds, report) in reports.items():
+        sys.stdout.write(f"{name} ({bounds.name}): {report}\n\n")
+    return 0 if all(report.violation for _, report in reports.values()) else 1
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from host_agent.transport.member import Member
-from host_agent.transport.owner import Owner
 from host_agent.transport.numbering import ATTEMPTS
+from host_agent.transport.owner import Owner
 from host_agent.transport.ring import Placed, Ring
 from host_agent.transport.runs import Run
 from host_agent.transport.window import Mask, Window

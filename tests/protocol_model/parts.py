@@ -111,12 +111,10 @@ class OwnerPart:
 
     def key(self) -> object:
         window, bands = self._owner._window, self._owner.bands
-        slots = [
-            (int(window.number[s]), int(window.attempt[s]), int(window.exponent[s]))
-            + (int(window.flags[s]), window.got[s].tobytes())
-            for s in np.flatnonzero(window.out)
-        ]
-        return bands._next, bands._base, tuple(slots)
+        arrays = (window.number, window.attempt, window.exponent, window.flags, window.got)
+        slots = np.flatnonzero(window.out)
+        held = tuple(array[slots].tobytes() for array in arrays)
+        return bands._next, bands._base, slots.tobytes(), held
 
     @property
     def is_done(self) -> bool:
