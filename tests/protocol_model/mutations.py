@@ -11,7 +11,7 @@ from host_agent.transport.owner import Owner
 from host_agent.transport.ring import Placed, Ring
 from host_agent.transport.runs import Run
 from host_agent.transport.window import Mask, Window
-from host_agent.wire import Headers
+from host_agent.wire import Headers, Payloads
 from tests.protocol_model.parts import Rules
 from tests.transport.switch_model import Message, SwitchModel
 
@@ -55,9 +55,9 @@ class _AnyAttempt(Window):
 class TakesAnyAttempt(Owner):
     """Broken: a sum counts only for the attempt that is out."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def on_result(self, now: float, headers: Headers, payload: Payloads) -> None:
         self._window.__class__ = _AnyAttempt
+        super().on_result(now, headers, payload)
 
 
 class ForgetsPartials(Member):

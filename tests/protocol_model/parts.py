@@ -14,8 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from host_agent import wire
-from host_agent.transport import Run
-from host_agent.transport.counters import Counters
+from host_agent.transport import Core, Run
 from host_agent.transport.member import Member
 from host_agent.transport.owner import Owner
 from host_agent.transport.pull_timers import UNANSWERED_LIMIT
@@ -103,7 +102,8 @@ class OwnerPart:
         self._switch = bounds.topology().links["rank", OWNER]
         self._session = bounds.session(OWNER)
         self._bands = bounds.sent
-        self._owner = rules.owner(self._session, Counters())
+        self._owner = Core(self._session, 0.0)._owner
+        self._owner.__class__ = rules.owner
         for band in self._bands:
             self._owner.send(band)
         self._queued = list(self._owner.bands._bands)
@@ -177,7 +177,8 @@ class MemberPart:
         self._bands = bounds.sent
         self._headers: dict[int, int] = {}  # first row of each band that is told of
         self._computed: set[int] = set()
-        self._member = rules.member(self._session, Counters())
+        self._member = Core(self._session, 0.0)._member
+        self._member.__class__ = rules.member
 
     def key(self) -> object:
         source = self._member.source(OWNER)
