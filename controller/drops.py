@@ -30,6 +30,7 @@ class Drop(IntEnum):
     EXPIRED = 17
     OVERLAP = 18
     SPOOFED = 19
+    FAULT = 20
 
 
 # Packets that are consumed, or were sent twice to be safe: the protocol at work, no fault.

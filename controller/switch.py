@@ -44,6 +44,7 @@ INDEX_NAMES: Final = {
     tables.DROPS: {int(reason): reason.name for reason in Drop},
     tables.OPS: {int(op): op.name for op in Op},
     tables.PRUNED: {},
+    tables.LOST: {},
 }
 
 
@@ -119,7 +120,7 @@ class Switch:
     def read_state(self) -> SwitchState:
         """Read all rows and multicast groups back."""
         wanted = []
-        for name in tables.TABLES:
+        for name in self.pipeline.tables:
             entity = p4runtime_pb2.Entity()
             entity.table_entry.table_id = self.pipeline.table_id(name)
             wanted.append(entity)
@@ -145,7 +146,7 @@ class Switch:
 
     def counters(self) -> dict[str, dict[str, Count]]:
         """Return every counter by name and index name, cells at zero left out."""
-        return {name: self._counter(name) for name in tables.COUNTERS}
+        return {name: self._counter(name) for name in self.pipeline.counters}
 
     def _counter(self, name: str) -> dict[str, Count]:
         entity = p4runtime_pb2.Entity()

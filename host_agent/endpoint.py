@@ -64,11 +64,16 @@ class Endpoint:
     """
 
     def __init__(
-        self, session: Session, wanted: Wanted, *, bound: socket.socket | None = None
+        self,
+        session: Session,
+        wanted: Wanted,
+        *,
+        bound: socket.socket | None = None,
+        socket_type: type[RunSocket] = RunSocket,
     ) -> None:
         self.session = session
         self._wanted = wanted
-        self._socket = RunSocket(bound or bound_socket("127.0.0.1"), session.switch)
+        self._socket = socket_type(bound or bound_socket("127.0.0.1"), session.switch)
         self._core = Core(session, time.monotonic(), self._socket.receive_bytes)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)

@@ -19,6 +19,7 @@ from ops.metrics import OPTION_HELP, MetricsError, served
 from softswitch.errors import SwitchError
 
 if TYPE_CHECKING:
+    from softswitch.ports.faults import FaultSpec
     from softswitch.switch import Switch, SwitchConfig
 
 DEFAULT_ADDRESS = "127.0.0.1:9559"
@@ -71,14 +72,18 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pcap", type=Path, metavar="DIR", help="capture every port to pcap files")
     parser.add_argument(
         "--fault",
+        action="append",
+        default=[],
         metavar="SPEC",
-        help="spoil the wires: drop=0.05,duplicate=0.01,reorder=0.01,delay_ms=5,seed=7",
+        help="spoil the wires: drop=0.05,duplicate=0.01,corrupt=0.01,reorder=0.01,delay_ms=5,seed=7"
+        ",match=43:02 (frames with these bytes at this offset); rx: or tx: before it for one "
+        "direction; repeat",
     )
     parser.add_argument(
         "--fault-on",
         choices=["rx", "tx", "both"],
         default="rx",
-        help="in which direction, seen from the switch (default: %(default)s)",
+        help="for those that name no direction, seen from the switch (default: %(default)s)",
     )
 
 
@@ -156,7 +161,6 @@ def _logging_to(args: argparse.Namespace) -> Iterator[None]:
 
 def _config(args: argparse.Namespace) -> SwitchConfig:
     from softswitch.p4runtime.roles import Roles
-    from softswitch.ports.faults import FaultSpec
     from softswitch.ports.spec import PortSpec, WireOptions
     from softswitch.switch import SwitchConfig
 
@@ -164,7 +168,6 @@ def _config(args: argparse.Namespace) -> SwitchConfig:
         raise SwitchError("no program: give a BMv2 JSON file, or --no-p4 to wait for a controller")
     if args.no_p4 and (args.json or args.p4info):
         raise SwitchError("--no-p4 excludes a program and --p4info")
-    fault = FaultSpec.parse(args.fault) if args.fault else None
     return SwitchConfig(
         ports=tuple(PortSpec.parse(text) for text in args.ports),
         program=args.json,
@@ -174,8 +177,8 @@ def _config(args: argparse.Namespace) -> SwitchConfig:
         engine=args.engine,
         wires=WireOptions(
             pcap_dir=args.pcap,
-            rx_faults=fault if args.fault_on in ("rx", "both") else None,
-            tx_faults=fault if args.fault_on in ("tx", "both") else None,
+            rx_faults=_faults(args, "rx"),
+            tx_faults=_faults(args, "tx"),
         ),
         tls=tls.of_options(args),
         roles=Roles.load(args.roles) if args.roles else Roles(),
@@ -192,6 +195,20 @@ def _metrics(switch: Switch, address: str | None) -> Iterator[str | None]:
         return
     with served(address, lambda: collect(switch.stats())) as where:
         yield where
+
+
+def _faults(args: argparse.Namespace, direction: str) -> list[FaultSpec]:
+    """The faults of one direction: those that name it, and those that name none, by --fault-on."""
+    from softswitch.ports.faults import FaultSpec
+
+    specs = []
+    for text in args.fault:
+        named, colon, rest = text.partition(":")
+        has_name = bool(colon) and named in ("rx", "tx")
+        spec = FaultSpec.parse(rest if has_name else text)
+        if direction == named if has_name else args.fault_on in (direction, "both"):
+            specs.append(spec)
+    return specs
 
 
 def _announce(switch: Switch, args: argparse.Namespace, metrics: str | None) -> None:

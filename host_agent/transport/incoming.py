@@ -92,8 +92,12 @@ class Incoming:
             self.progress |= bool(len(index)) and not band.missing
 
     def wanted_before(self, limit: int) -> Numbers:
-        """Return the expected rows with numbers below `limit`."""
-        numbers = [band.first_row + np.flatnonzero(band.wanted) for band in self._expected.values()]
+        """Return the rows with numbers below `limit` of bands that are not whole."""
+        numbers = [
+            band.first_row + np.flatnonzero(band.wanted)
+            for band in self._expected.values()
+            if band.missing and band.first_row < limit
+        ]
         wanted = np.concatenate([np.empty(0, np.int64), *numbers])
         return np.asarray(wanted[wanted < limit])
 

@@ -21,5 +21,6 @@ enum bit<8> Drop {
     NO_ROUTE         = 16,  // plain traffic to an address without an entry
     EXPIRED          = 17,  // plain traffic, time to live
     OVERLAP          = 18,  // a contribution of several ranks of which some are counted
-    SPOOFED          = 19   // plain traffic that says it comes from a switch
+    SPOOFED          = 19,  // plain traffic that says it comes from a switch
+    FAULT            = 20   // lost on purpose (faults.p4)
 }
