@@ -35,7 +35,7 @@ def swiglu(up_P2I: Tensor) -> Tensor:
 class LocalExperts(nn.Module):
     """Weights `up` [E, 2I, H] and `down` [E, H, I]; `gate` makes I values of 2I.
 
-    `biases` are `up_bias` [E, 2I] and `down_bias` [E, H].
+    `biases` are `up_bias` [E, 2I] and `down_bias` [E, H]; `norm` is applied to each expert's output.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class LocalExperts(nn.Module):
         *,
         gate: Gate = swiglu,
         biases: tuple[Tensor, Tensor] | None = None,
+        norm: Gate | None = None,
     ) -> None:
         super().__init__()
         if up.dim() != 3 or down.dim() != 3 or up.shape[0] != down.shape[0]:
@@ -55,6 +56,7 @@ class LocalExperts(nn.Module):
         self.down = nn.Parameter(down, requires_grad=False)
         self.gate = gate
         self.biases = biases
+        self.norm = norm
 
     @property
     def num_experts(self) -> int:
@@ -71,7 +73,8 @@ class LocalExperts(nn.Module):
         up_bias, down_bias = self.biases or (None, None)
         x_PH = x_PH.to(self.up.device, self.up.dtype)
         up = functional.linear(x_PH, self.up[expert], _bias(up_bias, expert))
-        return functional.linear(self.gate(up), self.down[expert], _bias(down_bias, expert))
+        out_PH = functional.linear(self.gate(up), self.down[expert], _bias(down_bias, expert))
+        return out_PH if self.norm is None else self.norm(out_PH)
 
     def forward(self, x_SH: Tensor, pairs: Pairs, observe: Observe | None = None) -> Tensor:
         """Return the partial rows [S, H] float32: the sum of weight * expert(row) over `pairs`.
