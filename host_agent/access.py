@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from host_agent.bands import Kind
-from host_agent.collectives import Group, Layout
+from host_agent.bands import Kind, Placement, RowType
+from host_agent.collectives import Geometry, Group, Layout
 from host_agent.endpoint import Endpoint
 from host_agent.errors import AgentError
 from host_agent.rendezvous import Join, Membership, Ticket, join
@@ -69,6 +69,15 @@ class Access:
             lane_bits=int(_one_of(given, "INCMOE_LANES", [str(bits) for bits in LANE_BITS[::-1]])),
             band_rows=_count("INCMOE_BAND_ROWS", band_rows) if band_rows else None,
         )
+
+    def layout(
+        self, placement: Placement, hidden: int, row_type: RowType, max_chunks: int
+    ) -> Layout:
+        """Return the layout of rows of `hidden` values, packets carrying `max_chunks` chunks."""
+        row = (hidden, row_type, self.lane_bits)
+        static = self.mode == Kind.STATIC  # routed rows go different ways, each in its own message
+        geometry = Geometry.packed(*row, max_chunks) if static else Geometry(*row)
+        return Layout(placement, geometry, self.mode, self.band_rows)
 
     def take_seat(
         self,

@@ -22,7 +22,7 @@ from transformers.distributed.expert_parallel import EPImplementation
 
 from host_agent.collectives import all_gather
 from host_agent.huggingface import experts as seam
-from host_agent.huggingface.families import refusal_of
+from host_agent.huggingface.families import NO_EXPERTS
 from host_agent.huggingface.job import Job, Place, job_of
 from host_agent.moe.experts import LayerError
 from host_agent.moe.layer import InNetworkMoE, LayerPlace
@@ -33,8 +33,7 @@ class InNetworkEP(EPImplementation):  # type: ignore[misc]
 
     def __init__(self, experts: Any, ep_mesh: Any, tp_mesh: Any) -> None:
         if not seam.is_experts(experts):
-            family = getattr(getattr(experts, "config", None), "model_type", type(experts).__name__)
-            raise seam.FamilyError(f"{family}: {refusal_of(family)}")
+            raise seam.FamilyError(f"{type(experts).__name__}: {NO_EXPERTS}")
         super().__init__(experts, ep_mesh, tp_mesh)
         ranks, sharers = _ranks_of(ep_mesh), _ranks_of(tp_mesh)
         if len(ranks) != distributed.get_world_size():

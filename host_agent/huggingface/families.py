@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which families of the installed transformers can lie on several ranks, and why the others cannot.
 
-    python -m host_agent.huggingface.families        prints both lists
+    python -m host_agent.huggingface        prints both lists
 
 Reads the text of transformers' model files; imports none of them.
 """
 
 from __future__ import annotations
 
-import sys
+import textwrap
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 DECORATOR: Final = "use_experts_implementation"
 DISPATCHED: Final = '"ep_dispatch_experts"'
-NO_EXPERTS: Final = "has no experts that transformers' ExpertsInterface knows"
+NO_EXPERTS: Final = "no experts that look up their implementation, as ExpertsInterface has it"
 
 _ONE_EACH: Final = "every expert is a module of its own, no call has ids and weights of all"
 # Families with experts that do not go through the seams, and what their experts are instead.
@@ -33,14 +33,15 @@ REFUSED: Final = {
 
 def refusal_of(family: str) -> str:
     """Return why the experts of a family, or of a model without, cannot lie on several ranks."""
-    return REFUSED.get(family, NO_EXPERTS)
+    name = family.removesuffix("_text")
+    return REFUSED.get(name, NO_EXPERTS)
 
 
 def families() -> list[str]:
     """Return the families of the installed transformers whose experts go through a seam."""
     spec = find_spec("transformers")
-    assert spec is not None and spec.submodule_search_locations
-    root = Path(spec.submodule_search_locations[0], "models")
+    assert spec is not None  # the package needs transformers
+    root = Path(str(spec.origin)).parent / "models"
     return sorted(folder.name for folder in root.iterdir() if _goes_through_a_seam(folder))
 
 
@@ -54,13 +55,8 @@ def _goes_through_a_seam(folder: Path) -> bool:
     )
 
 
-def main() -> None:
-    """Print the lists."""
-    for family in families():
-        sys.stdout.write(f"{family}\n")
-    for family, reason in REFUSED.items():
-        sys.stdout.write(f"not {family}: {reason}\n")
-
-
-if __name__ == "__main__":
-    main()
+def lists() -> str:
+    """Return both lists, as docs/integrations/huggingface.md prints them."""
+    refused = [f"- {family}: {reason}" for family, reason in REFUSED.items()]
+    supported = textwrap.fill(", ".join(families()), 110, break_on_hyphens=False)
+    return "\n".join([supported, "", "Not these:", "", *refused, ""])

@@ -11,14 +11,19 @@ import atexit
 import threading
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Final
 
 from host_agent.access import Access, Seat
-from host_agent.bands import Kind, Placement
-from host_agent.collectives import Geometry, Group, Layout
+from host_agent.bands import Placement
+from host_agent.collectives import Group, Layout
 from host_agent.huggingface.experts import Shape
 from host_agent.moe.experts import LayerError
 from host_agent.moe.stages import Stages
 from host_agent.rendezvous import Ticket
+from host_agent.session import Timers
+
+# Loading and compiling can keep a process from answering for long.
+TIMERS: Final = Timers(deadline_s=30.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +77,13 @@ class Job:
             "mode": self.access.mode.name,
         }
         return self.access.take_seat(
-            self.place.rank, self.place.world_size, self._layout, fingerprint
+            self.place.rank, self.place.world_size, self._layout, fingerprint, timers=TIMERS
         )
 
     def _layout(self, ticket: Ticket) -> Layout:
-        access, shape = self.access, self.place.shape
-        geometry = Geometry(shape.hidden, shape.row_type, access.lane_bits)
-        if access.mode == Kind.STATIC:
-            geometry = Geometry.packed(
-                shape.hidden, shape.row_type, access.lane_bits, ticket.max_chunks
-            )
+        shape = self.place.shape
         placement = Placement.even(shape.num_experts, self.place.world_size)
-        return Layout(placement, geometry, access.mode, access.band_rows)
+        return self.access.layout(placement, shape.hidden, shape.row_type, ticket.max_chunks)
 
 
 _lock = threading.Lock()

@@ -35,7 +35,8 @@ def swiglu(up_P2I: Tensor) -> Tensor:
 class LocalExperts(nn.Module):
     """Weights `up` [E, 2I, H] and `down` [E, H, I]; `gate` makes I values of 2I.
 
-    `biases` are `up_bias` [E, 2I] and `down_bias` [E, H]; `norm` is applied to each expert's output.
+    `biases` are `up_bias` [E, 2I] and `down_bias` [E, H]; `norm` is applied to every expert's rows
+    after `down`.
     """
 
     def __init__(

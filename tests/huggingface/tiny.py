@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every family that transformers has, made tiny: eight experts of hidden size 64, random weights."""
+"""Every family that transformers has, made tiny: eight experts of rows of 64, random weights."""
 
 from __future__ import annotations
 
@@ -121,6 +121,13 @@ OTHER_SIZES: Final[dict[str, dict[str, Any]]] = {
     },
     "granitemoehybrid": {"layer_types": HYBRID},
     "hy_v4_vl_text": {"rope_parameters": MROPE | {"mrope_section": [1, 1, 2]}},
+    "inkling2_loop_text": {
+        "n_layers_per_attn_res_block": 1,
+        "loop_layer_index_start": 1,
+        "loop_layer_index_end": 2,
+        "num_hidden_layers": 3,
+        "mlp_layer_types": ["sparse"] * 3,
+    },
     "jamba": {
         "attn_layer_period": 2,
         "attn_layer_offset": 1,
@@ -187,7 +194,7 @@ def prompts(rank: int, num: int = 2, length: int = 6) -> torch.Tensor:
 
 
 def answers_of(model: PreTrainedModel, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the logits of a prompt and the tokens that follow it, or the likeliest of each place."""
+    """Return the logits of a prompt and the tokens that follow it (or the likeliest everywhere)."""
     with torch.no_grad():  # FSDP knows no inference mode
         fixed = {"decoder_input_ids": ids} if "DiffusionGemma" in type(model).__name__ else {}
         logits = model(input_ids=ids, **fixed).logits
