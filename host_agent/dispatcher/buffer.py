@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 import torch
@@ -44,6 +44,8 @@ from host_agent.dispatcher.window import OpenCalls
 from host_agent.rendezvous import Ticket
 
 __all__ = ["Buffer"]
+
+T = TypeVar("T")
 
 
 class Buffer:
@@ -173,7 +175,7 @@ class Buffer:
             raise DispatcherError(f"expert id {bad}, experts are 0..{num_experts - 1}, none is -1")
         return np.where(ids_TK < 0, num_experts, ids_TK).astype(np.int32)
 
-    def _run(self, worker: Worker, work: Callable[[], object], future: Future[object]) -> None:
+    def _run(self, worker: Worker, work: Callable[[], T], future: Future[T]) -> None:
         """Have a worker do `work`, whose outcome is the future's; an error ends the group."""
 
         def do() -> None:
@@ -192,7 +194,7 @@ def _receive(handle: Handle) -> Received:
 
 def _give(handle: Handle, partial_SH: Tensor) -> None:
     shares = handle.received().shares
-    parts = partial_SH.split([len(share.kept) for share in shares])
+    parts = torch.split(partial_SH, [len(share.kept) for share in shares])
     for share, part_SH in zip(shares, parts, strict=True):
         handle.dispatch.contribute(share.unit, share.spread(part_SH))
 

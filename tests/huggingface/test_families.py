@@ -69,7 +69,7 @@ def experts_matter(whole: PreTrainedModel, logits: torch.Tensor) -> bool:
     for _, module in experts_modules(without):
         for name in weight_names(module)[1:]:
             torch.nn.init.zeros_(getattr(module, name))
-    other, _ = tiny.answers_of(without, tiny.prompts(0))
+    other = tiny.logits_of(without, tiny.prompts(0))
     return bool((other - logits).abs().max() > 100 * TOLERANCE * logits.abs().max())
 
 
@@ -77,15 +77,14 @@ def experts_matter(whole: PreTrainedModel, logits: torch.Tensor) -> bool:
 def test_a_rank_idles_through_the_layers_that_a_forward_goes_through(family, jobs):
     """Several times through some, and through none of the layers for images."""
     whole = tiny.model_of(family)
-    logits, _ = tiny.answers_of(whole, tiny.prompts(0))
+    logits = tiny.logits_of(whole, tiny.prompts(0))
     models = [deepcopy(whole) for _ in range(2)]
 
     def body(group: Group) -> torch.Tensor | None:
         model = models[group.rank]
         installed = install(model, group, calibration=tiny.prompts(4 + group.rank))
         assert len(installed.order) != len(installed.layers)
-        with torch.no_grad():
-            got = installed.idle() if group.rank else model(input_ids=tiny.prompts(0)).logits
+        got = installed.idle() if group.rank else tiny.logits_of(model, tiny.prompts(0))
         installed.close()
         return got
 

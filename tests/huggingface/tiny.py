@@ -166,11 +166,11 @@ AUTO_CLASSES: Final = (
 )
 
 
-def model_of(family: str, *, seed: int = 3) -> PreTrainedModel:
-    """Return a tiny model of a family, its weights drawn from `seed`."""
+def model_of(family: str) -> PreTrainedModel:
+    """Return a tiny model of a family, its weights the same in every call."""
     name = _name_of(family)
     kind = next(names[name] for names in AUTO_CLASSES if name in names)
-    torch.manual_seed(seed)
+    torch.manual_seed(3)
     model = getattr(transformers, kind)(config_of(name)).float().eval()
     model.set_experts_implementation("eager")
     return model
@@ -193,14 +193,20 @@ def prompts(rank: int, num: int = 2, length: int = 6) -> torch.Tensor:
     return torch.randint(VOCABULARY, (num, length), generator=generator)
 
 
+def logits_of(model: PreTrainedModel, ids: torch.Tensor) -> torch.Tensor:
+    """Return the logits of a prompt."""
+    fixed = {"decoder_input_ids": ids} if "DiffusionGemma" in type(model).__name__ else {}
+    with torch.no_grad():  # FSDP knows no inference mode
+        logits: torch.Tensor = model(input_ids=ids, **fixed).logits
+    return logits
+
+
 def answers_of(model: PreTrainedModel, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the logits of a prompt and the tokens that follow it (or the likeliest everywhere)."""
-    with torch.no_grad():  # FSDP knows no inference mode
-        fixed = {"decoder_input_ids": ids} if "DiffusionGemma" in type(model).__name__ else {}
-        logits = model(input_ids=ids, **fixed).logits
-        if getattr(type(model), "generate", None) is not GenerationMixin.generate:  # draws, or none
-            return logits, logits.argmax(dim=-1)
-        return logits, model.generate(ids, max_new_tokens=4, do_sample=False)
+    logits = logits_of(model, ids)
+    if getattr(type(model), "generate", None) is not GenerationMixin.generate:  # draws, or none
+        return logits, logits.argmax(dim=-1)
+    return logits, model.generate(ids, max_new_tokens=4, do_sample=False)
 
 
 def _sizes(default: PreTrainedConfig) -> dict[str, Any]:
