@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import Llama4TextConfig
 from transformers.models.llama4.modeling_llama4 import Llama4TextExperts
 
@@ -80,6 +83,17 @@ def test_experts_of_another_kind_are_refused_by_name():
     llama4 = Llama4TextExperts(Llama4TextConfig(**SMALL))
     with pytest.raises(FamilyError, match="Llama4TextExperts: no experts that look up"):
         InNetworkEP(llama4, None, None)
+
+
+def test_a_job_has_all_processes():
+    distributed.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+    try:
+        experts = tiny.model_of("olmoe").model.layers[0].mlp.experts
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("efsdp", "ep"))
+        with pytest.raises(LayerError, match="ep_size 2 among 4 processes, all of them must be"):
+            InNetworkEP(experts, mesh["ep"], mesh["ep"])
+    finally:
+        distributed.destroy_process_group()
 
 
 def test_what_transformers_is_too_old_for_is_said(monkeypatch):
