@@ -48,14 +48,14 @@ def figures(outcome: Outcome) -> Iterator[Figure]:
     plan, num = outcome.plan, outcome.plan.num_ranks
     pairs = zip(outcome.seconds(INC), outcome.seconds(GLOO), strict=True)
     ratios = [ours / theirs for ours, theirs in pairs]
-    ideal = num / (2 * (num - 1))
-    how = f"time of both collectives, in pairs of rounds; bytes alone give {ideal:.3f}"
+    bytes_alone = outcome.worst_bytes(INC) / outcome.worst_bytes(GLOO)
+    how = f"time of both, in pairs of rounds; the bytes alone give {bytes_alone:.3f}"
     yield Figure("inc_over_gloo", median(ratios), "ratio", None, f"{how}; {spread(ratios)}")
     for scheme in SCHEMES:
         seconds = outcome.seconds(scheme)
         yield Figure(f"seconds_{scheme}", median(seconds), "s", None, spread(seconds))
         moved = outcome.worst_bytes(scheme) / plan.own_bytes
-        due = num if scheme == INC else 2 * (num - 1)
+        due = num if scheme == INC else 3 * (num - 1)
         how = f"bytes of the busiest link direction over M; {due} without headers"
         yield Figure(f"bytes_{scheme}", moved, "M", None, how)
     yield from faults(outcome.shapers_dropped, repairs(outcome.counts))

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""c10d's ProcessGroup over the switch: AllGather, ReduceScatter, AllReduce; the rest is gloo's.
-
-c10d takes a ProcessGroup written in Python as it is, in place of the one it made itself. So gloo is
-registered here as the backend of the device: whatever is not overridden finds it there, as do
-c10d's own look-ups of devices, backends and names.
-"""
+"""c10d's ProcessGroup over the switch: AllGather, ReduceScatter, AllReduce; the rest is gloo's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -17,41 +13,41 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, Store
-from torch.distributed import ProcessGroup, ProcessGroupGloo, ReduceOp, Work
+from torch.distributed import ReduceOp, Work
 
 from host_agent.c10d import collectives, tensors
 from host_agent.c10d.arithmetic import INTEGERS, arithmetic_of
 from host_agent.c10d.collectives import Sums
 from host_agent.c10d.errors import CollectiveError, UnsupportedError
 from host_agent.c10d.exchange import Exchange
+from host_agent.c10d.gloo import GlooProcessGroup, Tensors
 from host_agent.c10d.members import Members, meet
 from host_agent.c10d.registration import NAME
 from host_agent.c10d.seat import Seat, seat_for
 from host_agent.c10d.work import Call, Threads
 from host_agent.errors import AgentError
 
+DEFAULT_LANES: Final = 32  # of a rank alone, which sums nothing
 BY_GLOO: Final = ("MIN", "MAX", "PRODUCT", "BAND", "BOR", "BXOR")
-Tensors = list[Tensor]
 
 
-class InNetworkProcessGroup(ProcessGroup):
+class InNetworkProcessGroup(GlooProcessGroup):
     """A group of some or all ranks of the job that the environment names (host_agent.access)."""
 
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
-        super().__init__(rank, size)
+        # The job comes first: gloo's connections may need the switch to forward plain traffic.
+        seat = seat_for(rank, size) if size > 1 else None
         self._limit = timeout
-        self._seat: Seat | None = None
+        self._seat: Seat | None = seat
         self._members: Members | None = None
-        self._lane_bits = 32
-        if size > 1:
-            self._seat = seat_for(rank, size)
-            self._members = meet(PrefixStore("inc/", store), rank, size, self._seat)
-            self._lane_bits = self._seat.lane_bits
         self._threads = Threads(f"inc-c10d-{rank}")
-        self._gloo: Any = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout)
-        self._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, self._gloo)
-        self._set_default_backend(ProcessGroup.BackendType.GLOO)
-        self._gloo._set_sequence_number_for_group()
+        with ExitStack() as undo:
+            if seat is not None:
+                undo.callback(seat.release)
+                self._members = meet(PrefixStore("inc/", store), rank, size, seat)
+            super().__init__(store, rank, size, timeout)
+            undo.pop_all()
+        self._lane_bits = DEFAULT_LANES if seat is None else seat.lane_bits
 
     def getBackendName(self) -> str:  # noqa: N802 - c10d's name
         """Return what it is registered as."""
@@ -124,7 +120,7 @@ class InNetworkProcessGroup(ProcessGroup):
         """Several such at once."""
         tensors.check([*outputs, *inputs])
         if (sums := self._sums(opts.reduceOp, tensors.one_type([*outputs, *inputs]))) is None:
-            return super().reduce_scatter_single_coalesced(outputs, inputs, opts)
+            raise UnsupportedError(f"coalesced reduction {opts.reduceOp}, supported are SUM, AVG")
         _check_parts(inputs, outputs, self.size())
         cuts = [each.detach().reshape(self.size(), -1) for each in inputs]
         by_rank = [[cut[rank] for cut in cuts] for rank in range(self.size())]
@@ -166,7 +162,7 @@ class InNetworkProcessGroup(ProcessGroup):
     def shutdown(self) -> None:
         """Leave; the last group of the process leaves the job."""
         self._threads.close()
-        self._gloo.shutdown()
+        super().shutdown()
         if self._seat is not None:
             self._seat.release()
             self._seat = None
@@ -175,7 +171,7 @@ class InNetworkProcessGroup(ProcessGroup):
         """Give up: this rank falls silent in all groups, and the others see that it is gone."""
         if self._seat is not None:
             self._seat.endpoint.abort()
-        self._gloo.abort()
+        super().abort()
         self.shutdown()
 
     # Parts

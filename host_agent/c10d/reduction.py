@@ -125,7 +125,8 @@ class Reduction:
         tasks = [partial(self._contribute, rank) for rank in others]
         # Rows of one owner that wait must not keep this rank from adding to another's.
         several = any(len(rows) > exchange.band_rows for rows in self._rows)
-        _at_once(tasks) if several else _in_turn(tasks)
+        run = _at_once if several else _in_turn
+        run(tasks)
         remote = np.empty(self._rows[self._me].shape, self._arithmetic.total(self._parts[:1]).dtype)
         exponents, count = self._joint(self._me), exchange.members.size - 1
         for rows, sums in exchange.sums(num_rows):
