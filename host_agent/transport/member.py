@@ -170,6 +170,8 @@ class Member:
         """Say of rows that should have come before others which are missing; of each row once."""
         ring = source.ring
         numbers = source.incoming.wanted_before(ring.highest - REORDERED)
+        if not len(numbers):
+            return
         said = source.said_lost[numbers % len(source.said_lost)] == numbers
         numbers = numbers[~said & ~ring.holds(numbers)]
         source.said_lost[numbers % len(source.said_lost)] = numbers
