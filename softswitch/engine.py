@@ -96,6 +96,6 @@ class Engine(Protocol):
         name.
 
         Names: `register NAME`, `counter NAME`, `stack NAME` (index outside), `shift`, `division`,
-        `assert`.
+        `assert`, `loop`.
         """
         ...

@@ -56,6 +56,7 @@ def _program(node: Json) -> ir.Program:
         name=str(node.get("program", "")),
         headers=scope.headers,
         stacks=scope.stacks,
+        siblings=declarations.siblings(scope.unions),
         intrinsic=declarations.read_intrinsic(node, scope),
         errors=declarations.read_errors(node),
         enums=declarations.read_enums(node),

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate
 
 from softswitch import ir
 from softswitch.bmv2_json.expressions import Resolver
@@ -19,14 +21,28 @@ def read_action(node: Json, scope: Scope) -> ir.Action:
         ir.Parameter(p["name"], int(p["bitwidth"])) for p in node.get("runtime_data", [])
     )
     resolver = Resolver(scope, place, parameters)
-    body = tuple(read_operation(primitive, resolver) for primitive in node["primitives"])
-    _check_jumps(body, place)
-    sources = tuple(source_of(primitive) for primitive in node["primitives"])
+    parts = [read_operations(primitive, resolver) for primitive in node["primitives"]]
+    starts = [0, *accumulate(map(len, parts))]
+    body = tuple(_jumping(op, starts, place) for part in parts for op in part)
+    sources = tuple(
+        source_of(primitive)
+        for primitive, part in zip(node["primitives"], parts, strict=True)
+        for _ in part
+    )
     return ir.Action(int(node["id"]), node["name"], parameters, body, sources)
 
 
-def read_operation(primitive: Json, resolver: Resolver) -> ir.ActionOp:
-    """One primitive; UnsupportedFeature if there is no rule for it."""
+def _jumping(op: ir.ActionOp, starts: list[int], place: Place) -> ir.ActionOp:
+    """The operation, a jump to a primitive turned into one to the primitive's first operation."""
+    if not isinstance(op, ir.Jump | ir.JumpUnless):
+        return op
+    if not 0 <= op.to < len(starts):
+        raise place.broken(f"a jump to {op.to}, of {len(starts) - 1}")
+    return replace(op, to=starts[op.to])
+
+
+def read_operations(primitive: Json, resolver: Resolver) -> tuple[ir.ActionOp, ...]:
+    """What one primitive does; UnsupportedFeature if there is no rule for it."""
     op, arguments = primitive["op"], primitive["parameters"]
     place = resolver.place.at(primitive)
     if op not in _PRIMITIVES:
@@ -34,17 +50,8 @@ def read_operation(primitive: Json, resolver: Resolver) -> ir.ActionOp:
     num_arguments, rule = _PRIMITIVES[op]
     if len(arguments) != num_arguments:
         raise place.broken(f"{op} takes {num_arguments} arguments, not {len(arguments)}")
-    return rule(Resolver(resolver.scope, place, resolver.parameters), arguments)
-
-
-def _check_jumps(body: tuple[ir.ActionOp, ...], place: Place) -> None:
-    for at, op in enumerate(body):
-        if not isinstance(op, ir.Jump | ir.JumpUnless):
-            continue
-        if op.to > len(body):
-            raise place.broken(f"operation {at} jumps to {op.to}, of {len(body)}")
-        if op.to <= at:
-            raise place.unsupported("a loop in an action")
+    done = rule(Resolver(resolver.scope, place, resolver.parameters), arguments)
+    return done if isinstance(done, tuple) else (done,)
 
 
 def _name(argument: Json, kind: str, place: Place) -> Json:
@@ -102,12 +109,31 @@ def _assign_header(r: Resolver, a: Arguments) -> ir.ActionOp:
     return ir.AssignHeader(r.header(a[0]), r.header(a[1]))
 
 
-Rule = Callable[[Resolver, Arguments], ir.ActionOp]
+def _assign_variable(r: Resolver, a: Arguments) -> ir.ActionOp:
+    target, source = r.target(a[0]), r.target(a[1])
+    if target.bits != source.bits:
+        raise r.place.broken(f"a varbit<{source.bits}> is assigned to a varbit<{target.bits}>")
+    return ir.AssignVariable(target, source)
+
+
+def _assign_union(r: Resolver, a: Arguments) -> Operations:
+    pairs = zip(r.union(a[0]).headers, r.union(a[1]).headers, strict=True)
+    return tuple(ir.AssignHeader(target, source) for target, source in pairs)
+
+
+def _assign_union_stack(r: Resolver, a: Arguments) -> Operations:
+    pairs = zip(r.union_stack(a[0]).stacks, r.union_stack(a[1]).stacks, strict=True)
+    return tuple(ir.AssignStack(target, source) for target, source in pairs)
+
+
+Operations = tuple[ir.ActionOp, ...]
+Rule = Callable[[Resolver, Arguments], ir.ActionOp | Operations]
 
 # primitive -> number of arguments, rule
 _PRIMITIVES: dict[str, tuple[int, Rule]] = {
     "assign": (2, lambda r, a: ir.Assign(r.target(a[0]), r.integer(a[1]))),
     "modify_field": (2, lambda r, a: ir.Assign(r.target(a[0]), r.integer(a[1]))),
+    "assign_VL": (2, _assign_variable),
     "register_read": (3, _register_read),
     "register_write": (3, _register_write),
     "count": (2, _count),
@@ -119,6 +145,8 @@ _PRIMITIVES: dict[str, tuple[int, Rule]] = {
     "remove_header": (1, lambda r, a: ir.RemoveHeader(r.header(a[0]))),
     "assign_header": (2, _assign_header),
     "copy_header": (2, _assign_header),
+    "assign_union": (2, _assign_union),
+    "assign_union_stack": (2, _assign_union_stack),
     "assign_header_stack": (2, lambda r, a: ir.AssignStack(r.stack(a[0]), r.stack(a[1]))),
     "push": (2, lambda r, a: ir.Push(r.stack(a[0]), r.constant(a[1]))),
     "pop": (2, lambda r, a: ir.Pop(r.stack(a[0]), r.constant(a[1]))),
@@ -139,7 +167,4 @@ _FRIENDLY = {
     "resubmit": "resubmission",
     "recirculate": "recirculation",
     "execute_meter": "a meter",
-    "assign_VL": "variable-length fields",
-    "assign_union": "header unions",
-    "assign_union_stack": "header unions",
 }

@@ -33,6 +33,8 @@ class Scope:
 
     headers: Mapping[str, ir.Header]
     stacks: Mapping[str, ir.Stack]
+    unions: Mapping[str, tuple[str, ...]]  # header names, in the union's order
+    union_stacks: Mapping[str, Mapping[str, str]]  # member -> stack of that member's headers
     registers: Mapping[str, ir.Register]
     counters: Mapping[str, ir.Counter]
     calculations: frozenset[str]
@@ -42,6 +44,17 @@ class Scope:
 
     def stack(self, name: Json, place: Place) -> ir.Stack:
         return _look_up(self.stacks, name, "header stack", place)
+
+    def union(self, name: Json, place: Place) -> tuple[str, ...]:
+        return _look_up(self.unions, name, "header union", place)
+
+    def union_stack(self, name: Json, place: Place) -> Mapping[str, str]:
+        return _look_up(self.union_stacks, name, "header union stack", place)
+
+    def member_stack(self, stack: Json, member: Json, place: Place) -> ir.Stack:
+        """The stack of one of the headers of a stack of unions."""
+        members = self.union_stack(stack, place)
+        return self.stacks[_look_up(members, member, f"member of {stack},", place)]
 
     def register(self, name: Json, place: Place) -> str:
         return _look_up(self.registers, name, "register", place).name

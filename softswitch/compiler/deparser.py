@@ -13,7 +13,8 @@ from softswitch.compiler.calculations import digest
 from softswitch.compiler.emitter import Emitter
 from softswitch.compiler.expressions import find, read, truth, write
 from softswitch.compiler.hashes import fold
-from softswitch.compiler.phv import Cells, place
+from softswitch.compiler.phv import Cells, Place, place
+from softswitch.compiler.variable import pack
 
 LOOP_FROM = 4  # stack elements in a row that are worth a loop
 
@@ -92,10 +93,20 @@ def _emit_header(
     spot = place(e.b, cells, index)
     before = e.b.block
     with e.b.if_then(spot.is_valid(e.b)):
-        v.copy(e.b, v.at(e.b, to, end), spot.data(e.b), spot.unit.num_bytes)
-        after = e.b.add(end, v.i64(spot.unit.num_bytes))
+        _copy_out(e, spot, v.at(e.b, to, end))
+        after = e.b.add(end, spot.num_bytes(e.b))
         inside = e.b.block
     phi = e.b.phi(v.I64)
     phi.add_incoming(end, before)
     phi.add_incoming(after, inside)
     return phi
+
+
+def _copy_out(e: Emitter, spot: Place, to: ll.Value) -> None:
+    """Where there is room for the longest header; what follows overwrites the rest."""
+    if not spot.unit.is_variable:
+        v.copy(e.b, to, spot.data(e.b), spot.unit.num_bytes)
+        return
+    kind = spot.unit.type
+    whole = v.load_wire(e.b, spot.data(e.b), 0, kind.bits)
+    v.store_wire(e.b, to, 0, pack(e.b, kind, whole, spot.length_bits(e.b)))

@@ -26,6 +26,7 @@ def fault_names(program: ir.Program) -> list[str]:
         "shift",
         "division",
         "assert",
+        "loop",
     ]
 
 

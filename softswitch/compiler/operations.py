@@ -32,6 +32,15 @@ def _assign(e: Emitter, op: ir.Assign) -> None:
     write(e, op.target, low(e, op.value, op.target.bits))
 
 
+def _assign_variable(e: Emitter, op: ir.AssignVariable) -> None:
+    target, source = find(e, op.target.header), find(e, op.source.header)
+    assert target is not None, "a variable field of metadata"
+    assert source is not None, "a variable field of metadata"
+    value = source.read(e.b, source.unit.type.field(op.source.name))
+    target.write(e.b, target.unit.type.field(op.target.name), value)
+    target.set_length(e.b, source.length_bits(e.b))
+
+
 # --- state
 
 
@@ -119,8 +128,8 @@ def _add_header(e: Emitter, op: ir.AddHeader) -> None:
         return
     with e.b.if_then(e.b.not_(spot.is_valid(e.b))):
         spot.refer(e.b, e.symbol(ZEROS))
-        _grow(e, spot.unit.num_bytes)
-    spot.set_valid(e.b, True)
+        _grow(e, spot.num_bytes(e.b))
+        spot.set_valid(e.b, True)
 
 
 def _remove_header(e: Emitter, op: ir.RemoveHeader) -> None:
@@ -128,13 +137,13 @@ def _remove_header(e: Emitter, op: ir.RemoveHeader) -> None:
     if spot is None:
         return
     with e.b.if_then(spot.is_valid(e.b)):
-        _grow(e, -spot.unit.num_bytes)
+        _grow(e, e.b.neg(spot.num_bytes(e.b)))
     spot.set_valid(e.b, False)
 
 
-def _grow(e: Emitter, num_bytes: int) -> None:
+def _grow(e: Emitter, num_bytes: ll.Value) -> None:
     size = v.load(e.b, e.packet.size, 64)
-    e.b.store(e.b.add(size, v.i64(num_bytes)), e.packet.size)
+    e.b.store(e.b.add(size, num_bytes), e.packet.size)
 
 
 def _assign_header(e: Emitter, op: ir.AssignHeader) -> None:
@@ -157,9 +166,12 @@ def _assign_metadata(e: Emitter, op: ir.AssignHeader) -> None:
 
 def _copy_header(e: Emitter, target: Place, source: Place) -> None:
     valid = source.is_valid(e.b)
-    with e.b.if_then(valid):
-        target.assign(e.b, source.data(e.b))
-    e.b.store(v.resize(e.b, valid, 8), target.valid, align=1)
+    with e.b.if_else(valid) as (copies, invalid):
+        with copies:
+            target.assign(e.b, source)
+            target.set_valid(e.b, True)
+        with invalid:
+            target.set_valid(e.b, False)
 
 
 # --- stacks
@@ -172,13 +184,20 @@ def _assign_stack(e: Emitter, op: ir.AssignStack) -> None:
         _copy_header(e, place(e.b, target, index), place(e.b, source, index))
 
 
+def _with_cursor_of(e: Emitter, stack: str) -> list[Cells]:
+    """The stack's cells, and those of the stacks that share its cursor."""
+    cursor = e.phv.units[stack].unit.cursor
+    return [cells for cells in e.phv.units.values() if cells.unit.cursor == cursor]
+
+
 def _push(e: Emitter, op: ir.Push) -> None:
     cells = e.phv.units[op.stack]
     depth = cells.unit.depth
     count = min(op.count, depth)
-    for index in range(depth - 1, count - 1, -1):
-        _move(e, cells, index - count, index)
-    _clear(e, cells, range(count))
+    for stack in _with_cursor_of(e, op.stack):
+        for index in range(depth - 1, count - 1, -1):
+            _move(e, stack, index - count, index)
+        _clear(e, stack, range(count))
     following = v.load(e.b, cells.next, 32)
     moved = e.b.add(following, v.const(32, count))
     e.b.store(v.umin(e.b, moved, v.const(32, depth)), cells.next)
@@ -188,9 +207,10 @@ def _pop(e: Emitter, op: ir.Pop) -> None:
     cells = e.phv.units[op.stack]
     depth = cells.unit.depth
     count = min(op.count, depth)
-    for index in range(depth - count):
-        _move(e, cells, index + count, index)
-    _clear(e, cells, range(depth - count, depth))
+    for stack in _with_cursor_of(e, op.stack):
+        for index in range(depth - count):
+            _move(e, stack, index + count, index)
+        _clear(e, stack, range(depth - count, depth))
     following = v.load(e.b, cells.next, 32)
     gone = v.umin(e.b, following, v.const(32, count))
     e.b.store(e.b.sub(following, gone), cells.next)
@@ -198,7 +218,7 @@ def _pop(e: Emitter, op: ir.Pop) -> None:
 
 def _move(e: Emitter, cells: Cells, source: int, to: int) -> None:
     target, old = place(e.b, cells, to), place(e.b, cells, source)
-    target.assign(e.b, old.data(e.b))
+    target.assign(e.b, old)
     e.b.store(v.load(e.b, old.valid, 8), target.valid, align=1)
 
 
@@ -207,6 +227,8 @@ def _clear(e: Emitter, cells: Cells, indices: range) -> None:
         spot = place(e.b, cells, index)
         spot.refer(e.b, e.symbol(ZEROS))
         spot.set_valid(e.b, False)
+        if spot.length is not None:
+            spot.set_length(e.b, v.const(32, 0))
 
 
 # --- the packet
@@ -239,6 +261,7 @@ def _check(e: Emitter, op: ir.Check) -> None:
 
 OPERATIONS: dict[type, Callable[[Emitter, Any], None]] = {
     ir.Assign: _assign,
+    ir.AssignVariable: _assign_variable,
     ir.RegisterRead: _register_read,
     ir.RegisterWrite: _register_write,
     ir.Count: _count,

@@ -27,16 +27,20 @@ class Run:
 
 def run_action(memory: Memory, packet: Packet, action: ir.Action, arguments: Sequence[int]) -> None:
     run = Run(memory, packet, Evaluator(packet, arguments))
-    at = 0
+    at = jumps_back = 0
     while at < len(action.body):
         operation = action.body[at]
-        at += 1
+        following = at + 1
         if isinstance(operation, ir.Jump):
-            at = operation.to
+            following = operation.to
         elif isinstance(operation, ir.JumpUnless):
-            at = at if run.evaluator.boolean(operation.condition) else operation.to
+            following = at + 1 if run.evaluator.boolean(operation.condition) else operation.to
         else:
             RULES[type(operation)](run, operation)
+        jumps_back += following <= at
+        if jumps_back > ir.MAX_JUMPS_BACK:
+            raise Fault("loop")
+        at = following
 
 
 def run_operation(memory: Memory, packet: Packet, operation: ir.ActionOp) -> None:
@@ -46,6 +50,12 @@ def run_operation(memory: Memory, packet: Packet, operation: ir.ActionOp) -> Non
 
 def _assign(r: Run, op: ir.Assign) -> None:
     r.evaluator.write(op.target, r.evaluator.integer(op.value))
+
+
+def _assign_variable(r: Run, op: ir.AssignVariable) -> None:
+    target, source = r.evaluator.header(op.target.header), r.evaluator.header(op.source.header)
+    r.packet.fields[target][op.target.name] = r.packet.fields[source][op.source.name]
+    r.packet.lengths[target] = r.packet.lengths[source]
 
 
 def _register_read(r: Run, op: ir.RegisterRead) -> None:
@@ -83,15 +93,15 @@ def _add_header(r: Run, op: ir.AddHeader) -> None:
     header = r.evaluator.header(op.header)
     if not r.packet.valid[header]:
         r.packet.clear(header)
-        r.packet.valid[header] = True
-        r.packet.egress_length += r.memory.program.headers[header].type.bits // 8
+        r.packet.make_valid(header)
+        r.packet.egress_length += r.packet.num_bytes(header)
 
 
 def _remove_header(r: Run, op: ir.RemoveHeader) -> None:
     header = r.evaluator.header(op.header)
     if r.packet.valid[header]:
         r.packet.valid[header] = False
-        r.packet.egress_length -= r.memory.program.headers[header].type.bits // 8
+        r.packet.egress_length -= r.packet.num_bytes(header)
 
 
 def _assign_header(r: Run, op: ir.AssignHeader) -> None:
@@ -99,10 +109,9 @@ def _assign_header(r: Run, op: ir.AssignHeader) -> None:
 
 
 def _assign_stack(r: Run, op: ir.AssignStack) -> None:
-    stacks = r.memory.program.stacks
-    r.packet.next[op.target] = r.packet.next[op.source]
-    pairs = zip(stacks[op.target].elements, stacks[op.source].elements, strict=True)
-    for target, source in pairs:
+    to, source_stack = (r.memory.program.stacks[name] for name in (op.target, op.source))
+    r.packet.next[to.cursor] = r.packet.next[source_stack.cursor]
+    for target, source in zip(to.elements, source_stack.elements, strict=True):
         r.packet.copy_header(target, source)
 
 
@@ -128,6 +137,7 @@ def _check(r: Run, op: ir.Check) -> None:
 
 RULES: Mapping[type, Callable[[Run, Any], None]] = {
     ir.Assign: _assign,
+    ir.AssignVariable: _assign_variable,
     ir.RegisterRead: _register_read,
     ir.RegisterWrite: _register_write,
     ir.Count: _count,

@@ -12,7 +12,8 @@
 
 Where simple_switch differs: it aborts on most faults; it lets a field of int<W> hold a number above
 the type's maximum after a register read; it takes all metadata for valid in assignments of headers;
-it forgets a truncation in ingress when the packet is multicast; it drops packets whose
+it forgets a truncation in ingress when the packet is multicast; it leaves header unions valid that
+push and pop move out of a stack; it drops packets whose
 standard_metadata.priority is not 0; its queue depths and times are not always 0.
 """
 

@@ -2,12 +2,14 @@
 """What a v1model program does, typed and immutable; nothing here executes it."""
 
 from softswitch.ir.actions import (
+    MAX_JUMPS_BACK,
     Action,
     ActionOp,
     AddHeader,
     Assign,
     AssignHeader,
     AssignStack,
+    AssignVariable,
     Check,
     Count,
     Exit,
@@ -117,6 +119,7 @@ __all__ = [
     "ARITHMETIC",
     "COMPARISONS",
     "HASH_ALGORITHMS",
+    "MAX_JUMPS_BACK",
     "MAX_SHIFT",
     "MAX_STATES",
     "Action",
@@ -128,6 +131,7 @@ __all__ = [
     "Assign",
     "AssignHeader",
     "AssignStack",
+    "AssignVariable",
     "Binary",
     "BoolConst",
     "BoolExpr",

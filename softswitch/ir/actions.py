@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions: straight lists of primitive operations with forward jumps; they never choose the next
-table.
+"""Actions: lists of primitive operations with jumps; they never choose the next table.
 
 An index outside its register array is a fault: the fault is counted, nothing is written by that
 operation, the action ends and the packet is dropped; what it did before stays done. An index
-outside a counter array counts as a fault too, but the packet goes on, as v1model has it.
+outside a counter array counts as a fault too, but the packet goes on, as v1model has it. A run of
+an action that jumps back more than MAX_JUMPS_BACK times is a fault.
 """
 
 from __future__ import annotations
@@ -15,11 +15,21 @@ from typing import TypeAlias
 from softswitch.errors import SourceInfo
 from softswitch.ir.expressions import BoolExpr, FieldRef, HeaderRef, IntExpr
 
+MAX_JUMPS_BACK = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Assign:
     target: FieldRef
     value: IntExpr
+
+
+@dataclass(frozen=True, slots=True)
+class AssignVariable:
+    """Copy a variable field with its length; both have room for the same number of bits."""
+
+    target: FieldRef
+    source: FieldRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +82,8 @@ class MarkToDrop:
 
 @dataclass(frozen=True, slots=True)
 class AddHeader:
-    """Make valid. If it was not: all fields 0 first, and packet_length (as egress will see it)
-    grows by its size.
+    """Make valid. If it was not: all fields 0 first (a variable one keeps its length), and
+    packet_length (as egress will see it) grows by its size.
     """
 
     header: HeaderRef
@@ -107,7 +117,7 @@ class AssignStack:
 @dataclass(frozen=True, slots=True)
 class Push:
     """Move the elements `count` places towards the end; the first `count` become invalid; next =
-    min(next + count, depth).
+    min(next + count, depth). So with all stacks that share the cursor.
     """
 
     stack: str
@@ -117,7 +127,7 @@ class Push:
 @dataclass(frozen=True, slots=True)
 class Pop:
     """Move the elements `count` places towards the front; the last `count` become invalid; next =
-    max(next - count, 0).
+    max(next - count, 0). So with all stacks that share the cursor.
     """
 
     stack: str
@@ -126,7 +136,7 @@ class Pop:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Continue at operation `to` of this action (forward only; len(body) ends it)."""
+    """Continue at operation `to` of this action; len(body) ends it."""
 
     to: int
 
@@ -168,6 +178,7 @@ class Check:
 
 ActionOp: TypeAlias = (
     Assign
+    | AssignVariable
     | RegisterRead
     | RegisterWrite
     | Count

@@ -19,28 +19,44 @@ from softswitch.ir.tables import Pipeline, Table
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`offset` counts bits from the header's first bit on the wire, most significant first."""
+    """`offset` counts bits from the header's first bit on the wire, most significant first.
+
+    P4's varbit is `variable`: `bits` is the most it can have, and offsets of fields behind it count
+    it with that many. Its value is the number that its present bits make, right-aligned.
+    """
 
     name: str
     bits: int
     signed: bool
     offset: int
+    variable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderType:
     name: str
     fields: tuple[Field, ...]
-    bits: int  # a multiple of 8
+    bits: int  # a multiple of 8; with a variable field, the most
 
     def field(self, name: str) -> Field:
         return next(f for f in self.fields if f.name == name)
+
+    @property
+    def variable(self) -> Field | None:
+        """The variable field, of which a header has at most one; its length is whole bytes."""
+        return next((f for f in self.fields if f.variable), None)
+
+    @property
+    def least_bits(self) -> int:
+        """All fields but the variable one."""
+        return self.bits - (self.variable.bits if self.variable else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """An instance. Metadata starts as all 0 and is never on the wire. Header-typed metadata has its
-    validity tracked like any header; no program asks for that of the other metadata.
+    validity tracked like any header; no program asks for that of the other metadata. A variable
+    field starts with no bits.
     """
 
     name: str
@@ -50,11 +66,16 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """`elements` are names in Program.headers; the stack's `next` starts as 0."""
+    """`elements` are names in Program.headers; `next` starts as 0.
+
+    A stack of header unions is a stack for each of the union's headers; they share one cursor, that
+    is one `next`. The cursor of any other stack has the stack's name.
+    """
 
     name: str
     type: HeaderType
     elements: tuple[str, ...]
+    cursor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +154,7 @@ class Program:
     name: str
     headers: Mapping[str, Header]  # in the JSON's order, stack elements and metadata included
     stacks: Mapping[str, Stack]
+    siblings: Mapping[str, tuple[str, ...]]  # of a union's header: those it makes invalid
     intrinsic: Mapping[str, FieldRef]
     errors: Mapping[str, int]
     enums: Mapping[str, Mapping[str, int]]

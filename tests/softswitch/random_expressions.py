@@ -140,6 +140,7 @@ def _around(action: ir.Action) -> ir.Program:
         name="expressions",
         headers={name: ir.Header(name, kind, meta) for name, kind, meta in names},
         stacks={},
+        siblings={},
         intrinsic={n: ref_to("standard_metadata", STANDARD, n) for n, _ in INTRINSIC},
         errors={name: code for code, name in enumerate(ERRORS)},
         enums={},
