@@ -71,9 +71,13 @@ def _program(node: Json) -> ir.Program:
         deparser=_deparser(node, scope),
         registers=scope.registers,
         counters=scope.counters,
+        meters=scope.meters,
+        profiles=declarations.read_profiles(node, scope),
         calculations={
             c["name"]: declarations.read_calculation(c, scope) for c in node.get("calculations", [])
         },
+        field_lists=declarations.read_field_lists(node, scope),
+        digests=declarations.read_digests(node, scope),
     )
 
 
@@ -84,7 +88,13 @@ def _check_version(node: Json) -> None:
 
 
 def _pipelines(node: Json, scope: Scope, actions: dict[int, ir.Action]) -> dict[str, ir.Pipeline]:
-    reader = PipelineReader(scope, actions, declarations.direct_counters(node))
+    reader = PipelineReader(
+        scope=scope,
+        actions=actions,
+        direct_counters=declarations.direct_counters(node),
+        direct_meters=declarations.direct_meters(node, scope),
+        profiles=frozenset(declarations.read_profiles(node, scope)),
+    )
     return {p["name"]: reader.pipeline(p) for p in node["pipelines"]}
 
 

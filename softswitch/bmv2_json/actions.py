@@ -46,7 +46,7 @@ def read_operations(primitive: Json, resolver: Resolver) -> tuple[ir.ActionOp, .
     op, arguments = primitive["op"], primitive["parameters"]
     place = resolver.place.at(primitive)
     if op not in _PRIMITIVES:
-        raise place.unsupported(_FRIENDLY.get(op, f"the primitive '{op}'"))
+        raise place.unsupported(f"the primitive '{op}'")
     num_arguments, rule = _PRIMITIVES[op]
     if len(arguments) != num_arguments:
         raise place.broken(f"{op} takes {num_arguments} arguments, not {len(arguments)}")
@@ -75,6 +75,11 @@ def _register_write(r: Resolver, a: Arguments) -> ir.ActionOp:
 def _count(r: Resolver, a: Arguments) -> ir.ActionOp:
     counter = r.scope.counter(_name(a[0], "counter_array", r.place), r.place)
     return ir.Count(counter, r.integer(a[1]))
+
+
+def _execute_meter(r: Resolver, a: Arguments) -> ir.ActionOp:
+    meter = r.scope.meter(_name(a[0], "meter_array", r.place), r.place)
+    return ir.ExecuteMeter(r.target(a[2]), meter, r.integer(a[1]))
 
 
 def _hash(r: Resolver, a: Arguments) -> ir.ActionOp:
@@ -126,6 +131,19 @@ def _assign_union_stack(r: Resolver, a: Arguments) -> Operations:
     return tuple(ir.AssignStack(target, source) for target, source in pairs)
 
 
+def _clone(r: Resolver, a: Arguments) -> ir.ActionOp:
+    return ir.Clone(r.integer(a[0]), _field_list(r, a[1]))
+
+
+def _field_list(r: Resolver, argument: Json) -> int:
+    return r.scope.field_list(r.constant(argument), r.place)
+
+
+def _send_digest(r: Resolver, a: Arguments) -> ir.ActionOp:
+    """The first argument, the receiver, is of no account to simple_switch."""
+    return ir.SendDigest(r.scope.digest(r.constant(a[1]), r.place))
+
+
 Operations = tuple[ir.ActionOp, ...]
 Rule = Callable[[Resolver, Arguments], ir.ActionOp | Operations]
 
@@ -137,6 +155,7 @@ _PRIMITIVES: dict[str, tuple[int, Rule]] = {
     "register_read": (3, _register_read),
     "register_write": (3, _register_write),
     "count": (2, _count),
+    "execute_meter": (3, _execute_meter),
     "modify_field_with_hash_based_offset": (4, _hash),
     "modify_field_rng_uniform": (3, _random),
     "mark_to_drop": (1, lambda r, a: ir.MarkToDrop()),
@@ -153,18 +172,13 @@ _PRIMITIVES: dict[str, tuple[int, Rule]] = {
     "_jump": (1, lambda r, a: ir.Jump(r.constant(a[0]))),
     "_jump_if_zero": (2, _jump_unless),
     "exit": (0, lambda r, a: ir.Exit()),
+    "clone_ingress_pkt_to_egress": (2, _clone),
+    "clone_egress_pkt_to_egress": (2, _clone),
+    "resubmit": (1, lambda r, a: ir.Resubmit(_field_list(r, a[0]))),
+    "recirculate": (1, lambda r, a: ir.Recirculate(_field_list(r, a[0]))),
+    "generate_digest": (2, _send_digest),
     "truncate": (1, lambda r, a: ir.Truncate(r.integer(a[0]))),
     "log_msg": (2, _log),
     "assert": (1, lambda r, a: ir.Check(_condition(r, a[0]))),
     "assume": (1, lambda r, a: ir.Check(_condition(r, a[0]))),
-}
-
-# What a user calls a primitive that is refused.
-_FRIENDLY = {
-    "generate_digest": "a digest",
-    "clone_ingress_pkt_to_egress": "cloning from ingress",
-    "clone_egress_pkt_to_egress": "cloning from egress",
-    "resubmit": "resubmission",
-    "recirculate": "recirculation",
-    "execute_meter": "a meter",
 }

@@ -8,7 +8,7 @@ one type here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
@@ -203,7 +203,7 @@ def _equal(r: Resolver, node: Json) -> Value:
         return same if node["op"] == "==" else ir.Not(same)
     if isinstance(left, Union) and isinstance(right, Union):
         pairs = zip(left.headers, right.headers, strict=True)
-        equal = reduce(ir.Or, [ir.SameHeader(a, z) for a, z in pairs])
+        equal = _any(ir.SameHeader(a, z) for a, z in pairs)
         return equal if node["op"] == "==" else ir.Not(equal)
     raise r.place.broken(f"cannot compare {left} with {right}")
 
@@ -240,7 +240,11 @@ def _header_of_union(r: Resolver, node: Json) -> Value:
 
 
 def _union_is_valid(r: Resolver, node: Json) -> Value:
-    return reduce(ir.Or, [ir.IsValid(header) for header in r.union(_only(node)).headers])
+    return _any(ir.IsValid(header) for header in r.union(_only(node)).headers)
+
+
+def _any(conditions: Iterable[ir.BoolExpr]) -> ir.BoolExpr:
+    return reduce(ir.Or, conditions)
 
 
 def _element_of(r: Resolver, name: str, index: ir.IntExpr) -> ir.HeaderRef:

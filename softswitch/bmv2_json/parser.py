@@ -139,8 +139,10 @@ def _extraction(r: Resolver, what: Json, length: ir.IntExpr | None) -> ir.Parser
         return ir.Extract(header.name, length)
     if kind not in ("stack", "union_stack"):
         raise r.place.unsupported(f"extracting a '{kind}'")
-    is_plain = kind == "stack"
-    stack = r.scope.stack(name, r.place) if is_plain else r.scope.member_stack(*name, r.place)
+    if kind == "stack":
+        stack = r.scope.stack(name, r.place)
+    else:
+        stack = r.scope.member_stack(name[0], name[1], r.place)
     _check_length(r, stack.type, length)
     return ir.ExtractNext(stack.name, length)
 

@@ -37,7 +37,10 @@ class Scope:
     union_stacks: Mapping[str, Mapping[str, str]]  # member -> stack of that member's headers
     registers: Mapping[str, ir.Register]
     counters: Mapping[str, ir.Counter]
+    meters: Mapping[str, ir.Meter]
     calculations: frozenset[str]
+    field_lists: frozenset[int]
+    digests: frozenset[int]
 
     def header(self, name: Json, place: Place) -> ir.Header:
         return _look_up(self.headers, name, "header", place)
@@ -62,10 +65,23 @@ class Scope:
     def counter(self, name: Json, place: Place) -> str:
         return _look_up(self.counters, name, "counter", place).name
 
+    def meter(self, name: Json, place: Place) -> str:
+        return _look_up(self.meters, name, "meter", place).name
+
     def calculation(self, name: Json, place: Place) -> str:
         if name not in self.calculations:
             raise place.broken(f"no calculation '{name}'")
         return str(name)
+
+    def field_list(self, number: int, place: Place) -> int:
+        if number not in self.field_lists:
+            raise place.broken(f"no field list {number}")
+        return number
+
+    def digest(self, number: int, place: Place) -> int:
+        if number not in self.digests:
+            raise place.broken(f"no digest {number}")
+        return number
 
     def field(self, header: Json, field: Json, place: Place) -> ir.FieldRef:
         """A named field of a named header."""

@@ -44,7 +44,7 @@ def _result(e: Emitter, checksum: ir.Checksum, bits: int) -> ll.Value:
 
 
 def deparse(e: Emitter, to: ll.Value) -> ll.Value:
-    """Write the packet at `to`; returns its length, i64."""
+    """Write the packet at `to`, however long; returns its length, i64."""
     end: ll.Value = v.i64(0)
     for cells, first, count in _runs(e):
         if count >= LOOP_FROM:
@@ -55,7 +55,7 @@ def deparse(e: Emitter, to: ll.Value) -> ll.Value:
     cursor = v.load(e.b, e.packet.cursor, 64)
     rest = e.b.sub(e.packet.length, cursor)
     v.copy(e.b, v.at(e.b, to, end), v.at(e.b, e.packet.data, cursor), rest)
-    return v.umin(e.b, e.b.add(end, rest), v.load(e.b, e.packet.limit, 64))
+    return e.b.add(end, rest)
 
 
 def most_added(program: ir.Program) -> int:

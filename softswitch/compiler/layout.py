@@ -20,7 +20,16 @@ from enum import Enum
 
 from softswitch import ir
 
-WRITES_FIELD = (ir.Assign, ir.RegisterRead, ir.Hash, ir.Random, ir.Set, ir.Checksum)
+WRITES_FIELD = (
+    ir.Assign,
+    ir.RegisterRead,
+    ir.ExecuteMeter,
+    ir.DirectMeter,
+    ir.Hash,
+    ir.Random,
+    ir.Set,
+    ir.Checksum,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,8 @@ def _with_relatives(units: Mapping[str, Unit], writes: frozenset[str]) -> frozen
 
 def egress_nodes(program: ir.Program) -> list[object]:
     """All that runs once per copy."""
-    return [*reachable(program, program.egress), *program.update, *program.deparser]
+    kept = program.field_lists.values()
+    return [*reachable(program, program.egress), *program.update, *program.deparser, *kept]
 
 
 def reachable(program: ir.Program, pipeline: ir.Pipeline) -> Iterator[object]:
@@ -105,6 +115,7 @@ def reachable(program: ir.Program, pipeline: ir.Pipeline) -> Iterator[object]:
         if isinstance(node, ir.Table):
             yield from (program.actions[i] for i in node.actions.values())
     yield from program.calculations.values()
+    yield from program.profiles.values()
 
 
 def walk(node: object) -> Iterator[object]:
@@ -141,7 +152,7 @@ def unit_name(ref: ir.HeaderRef, unit_of: Mapping[str, tuple[str, int]]) -> str:
 def _partly_written(program: ir.Program, unit_of: Mapping[str, tuple[str, int]]) -> set[str]:
     return {
         unit_name(node.target.header, unit_of)
-        for node in walk((program.parser, program.actions, program.update))
+        for node in walk((program.parser, program.actions, program.update, program.tables))
         if isinstance(node, WRITES_FIELD)
     }
 
@@ -157,9 +168,9 @@ def _part(nodes: Iterable[object], unit_of: Mapping[str, tuple[str, int]]) -> Pa
 
 
 def _written(node: object, unit_of: Mapping[str, tuple[str, int]]) -> set[str]:
+    if isinstance(node, WRITES_FIELD):
+        return {unit_name(node.target.header, unit_of)}
     match node:
-        case ir.Assign() | ir.RegisterRead() | ir.Hash() | ir.Random() | ir.Checksum():
-            return {unit_name(node.target.header, unit_of)}
         case ir.AssignVariable():
             return {unit_name(node.target.header, unit_of)}
         case ir.AssignHeader():

@@ -22,10 +22,19 @@ from softswitch.compiler.expressions import (
     truth,
     write,
 )
-from softswitch.compiler.memory import RANDOM, cell_bits, counter_name, register_name
+from softswitch.compiler.memory import (
+    METER_BYTES,
+    RANDOM,
+    cell_bits,
+    counter_name,
+    meter_name,
+    register_name,
+)
+from softswitch.compiler.meters import colour
 from softswitch.compiler.phv import ZEROS, Cells, Place, place
 from softswitch.engine import DROP_PORT
 from softswitch.errors import UnsupportedFeature
+from softswitch.state import MAX_SESSION
 
 
 def _assign(e: Emitter, op: ir.Assign) -> None:
@@ -73,6 +82,19 @@ def _count(e: Emitter, op: ir.Count) -> None:
             count_packet(e, v.element(e.b, e.symbol(counter_name(op.counter)), index, 16))
         with faults:
             e.note(f"counter {op.counter}")
+
+
+def _execute_meter(e: Emitter, op: ir.ExecuteMeter) -> None:
+    """An index outside the array is noted and changes nothing."""
+    meter = e.program.meters[op.meter]
+    index, inside = bounded(e, op.index, meter.size)
+    with e.b.if_else(inside) as (meters, faults):
+        with meters:
+            cell = v.element(e.b, e.symbol(meter_name(op.meter)), index, METER_BYTES)
+            found = colour(e, cell, counts_bytes=meter.counts_bytes)
+            write(e, op.target, v.resize(e.b, found, op.target.bits))
+        with faults:
+            e.note(f"meter {op.meter}")
 
 
 def count_packet(e: Emitter, cell: ll.Value) -> None:
@@ -259,12 +281,31 @@ def _check(e: Emitter, op: ir.Check) -> None:
     e.guard(truth(e, op.condition), "assert")
 
 
+def _clone(e: Emitter, op: ir.Clone) -> None:
+    session = e.b.and_(low(e, op.session, 32), v.const(32, MAX_SESSION))
+    e.b.store(session, e.marks.clone)
+    e.b.store(v.const(32, op.field_list), e.marks.clone_list)
+
+
+def _resubmit(e: Emitter, op: ir.Resubmit) -> None:
+    e.b.store(v.const(32, op.field_list), e.marks.resubmit)
+
+
+def _recirculate(e: Emitter, op: ir.Recirculate) -> None:
+    e.b.store(v.const(32, op.field_list), e.marks.recirculate)
+
+
+def _send_digest(e: Emitter, op: ir.SendDigest) -> None:
+    e.b.store(v.const(32, op.digest), e.marks.digest)
+
+
 OPERATIONS: dict[type, Callable[[Emitter, Any], None]] = {
     ir.Assign: _assign,
     ir.AssignVariable: _assign_variable,
     ir.RegisterRead: _register_read,
     ir.RegisterWrite: _register_write,
     ir.Count: _count,
+    ir.ExecuteMeter: _execute_meter,
     ir.Hash: _hash,
     ir.Random: _random,
     ir.MarkToDrop: _mark_to_drop,
@@ -278,4 +319,8 @@ OPERATIONS: dict[type, Callable[[Emitter, Any], None]] = {
     ir.Truncate: _truncate,
     ir.LogMessage: _log_message,
     ir.Check: _check,
+    ir.Clone: _clone,
+    ir.Resubmit: _resubmit,
+    ir.Recirculate: _recirculate,
+    ir.SendDigest: _send_digest,
 }

@@ -187,6 +187,10 @@ def clear(b: ll.IRBuilder, phv: Phv, zeros: ll.Value) -> None:
         else:
             for index in range(unit.depth):
                 b.store(zeros, v.at(b, cells.pointer, 8 * index), align=8)
+    clear_metadata(b, phv)
+
+
+def clear_metadata(b: ll.IRBuilder, phv: Phv) -> None:
     for cell in phv.metadata.values():
         b.store(ll.Constant(cell.allocated_type, 0), cell)
 

@@ -14,6 +14,7 @@ from softswitch.interpreter.expressions import Evaluator
 from softswitch.interpreter.fault import Fault
 from softswitch.interpreter.memory import Memory
 from softswitch.interpreter.packet import Packet
+from softswitch.state import MAX_SESSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,12 @@ def _register_write(r: Run, op: ir.RegisterWrite) -> None:
 
 def _count(r: Run, op: ir.Count) -> None:
     r.memory.count(op.counter, r.evaluator.integer(op.index), len(r.packet.data))
+
+
+def _execute_meter(r: Run, op: ir.ExecuteMeter) -> None:
+    colour = r.memory.meter(op.meter, r.evaluator.integer(op.index), len(r.packet.data))
+    if colour is not None:
+        r.evaluator.write(op.target, colour)
 
 
 def _hash(r: Run, op: ir.Hash) -> None:
@@ -135,12 +142,29 @@ def _check(r: Run, op: ir.Check) -> None:
         raise Fault("assert")
 
 
+def _clone(r: Run, op: ir.Clone) -> None:
+    r.packet.marks.clone = r.evaluator.integer(op.session) & MAX_SESSION, op.field_list
+
+
+def _resubmit(r: Run, op: ir.Resubmit) -> None:
+    r.packet.marks.resubmit = op.field_list
+
+
+def _recirculate(r: Run, op: ir.Recirculate) -> None:
+    r.packet.marks.recirculate = op.field_list
+
+
+def _send_digest(r: Run, op: ir.SendDigest) -> None:
+    r.packet.marks.digest = op.digest
+
+
 RULES: Mapping[type, Callable[[Run, Any], None]] = {
     ir.Assign: _assign,
     ir.AssignVariable: _assign_variable,
     ir.RegisterRead: _register_read,
     ir.RegisterWrite: _register_write,
     ir.Count: _count,
+    ir.ExecuteMeter: _execute_meter,
     ir.Hash: _hash,
     ir.Random: _random,
     ir.MarkToDrop: _mark_to_drop,
@@ -154,4 +178,8 @@ RULES: Mapping[type, Callable[[Run, Any], None]] = {
     ir.Truncate: _truncate,
     ir.LogMessage: _log,
     ir.Check: _check,
+    ir.Clone: _clone,
+    ir.Resubmit: _resubmit,
+    ir.Recirculate: _recirculate,
+    ir.SendDigest: _send_digest,
 }

@@ -5,16 +5,30 @@ arrays.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from softswitch import ir
 from softswitch.interpreter.fault import Fault
+
+Kept: TypeAlias = list[tuple[ir.FieldRef, int]]  # metadata that outlives a pass
 
 
 def truncate(value: int, *, bits: int, signed: bool) -> int:
     """The value a field of this type holds after `value` was written to it."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if signed and value >> (bits - 1) else value
+
+
+@dataclass(slots=True)
+class Marks:
+    """What the program asked to be done with the packet at the end of a pipeline."""
+
+    clone: tuple[int, int] | None = None  # session, field list
+    resubmit: int | None = None  # field list
+    recirculate: int | None = None  # field list
+    digest: int | None = None
 
 
 @dataclass
@@ -31,6 +45,7 @@ class Packet:
     parsed: int = 0  # bytes that were extracted or skipped
     most_bytes: int | None = None  # to leave with, set by truncate()
     exited: bool = False
+    marks: Marks = dataclasses.field(default_factory=Marks)
 
     @classmethod
     def arriving(cls, program: ir.Program, data: bytes) -> Packet:
@@ -46,6 +61,7 @@ class Packet:
         )
 
     def copy(self) -> Packet:
+        """All but the marks."""
         return Packet(
             program=self.program,
             data=self.data,
@@ -80,6 +96,20 @@ class Packet:
         field = self.program.intrinsic.get(name)
         if field:
             self.write(_name(field), field, value)
+
+    def kept(self, field_list: int) -> Kept:
+        """The present values of the fields in a list."""
+        fields = self.program.field_lists[field_list]
+        return [(f, self.read(_name(f), f.name)) for f in fields]
+
+    def restore(self, kept: Kept) -> None:
+        for field, value in kept:
+            self.write(_name(field), field, value)
+
+    def clear_metadata(self) -> None:
+        for header in self.program.headers.values():
+            if header.is_metadata:
+                self.clear(header.name)
 
     # --- headers
 

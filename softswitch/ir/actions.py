@@ -3,8 +3,9 @@
 
 An index outside its register array is a fault: the fault is counted, nothing is written by that
 operation, the action ends and the packet is dropped; what it did before stays done. An index
-outside a counter array counts as a fault too, but the packet goes on, as v1model has it. A run of
-an action that jumps back more than MAX_JUMPS_BACK times is a fault.
+outside an array of counters or meters counts as a fault too, but the packet goes on and the
+operation does nothing, as v1model has it. A run of an action that jumps back more than
+MAX_JUMPS_BACK times is a fault.
 """
 
 from __future__ import annotations
@@ -53,6 +54,15 @@ class Count:
     """One more packet, and the length it arrived with, in one cell."""
 
     counter: str
+    index: IntExpr
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteMeter:
+    """target = the colour of one cell, for a packet of the length it arrived with."""
+
+    target: FieldRef
+    meter: str
     index: IntExpr
 
 
@@ -176,12 +186,46 @@ class Check:
     condition: BoolExpr
 
 
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """At the end of this pipeline the clone session gets a copy; the last of several calls counts.
+
+    In ingress a copy of the packet as it arrived, parsed again; in egress one of the packet as it
+    is then. Of its metadata only the fields of the list are kept.
+    """
+
+    session: IntExpr  # the low 15 bits
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmit:
+    """At the end of ingress the packet as it arrived begins again, with the fields of the list."""
+
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recirculate:
+    """Instead of leaving, the whole packet begins again, with the fields of the list."""
+
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendDigest:
+    """At the end of ingress the controller is told the fields of the digest."""
+
+    digest: int
+
+
 ActionOp: TypeAlias = (
     Assign
     | AssignVariable
     | RegisterRead
     | RegisterWrite
     | Count
+    | ExecuteMeter
     | Hash
     | Random
     | MarkToDrop
@@ -197,6 +241,10 @@ ActionOp: TypeAlias = (
     | Truncate
     | LogMessage
     | Check
+    | Clone
+    | Resubmit
+    | Recirculate
+    | SendDigest
 )
 
 

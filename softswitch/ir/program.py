@@ -3,6 +3,7 @@
 
 parser -> verify checksums -> ingress -> copies
 each copy: egress -> update checksums -> deparser
+clones begin before egress, resubmitted and recirculated packets at the parser
 """
 
 from __future__ import annotations
@@ -95,6 +96,15 @@ class Counter:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """An array of meters, each of two rates: 0 green, 1 yellow, 2 red; green until it has rates."""
+
+    name: str
+    counts_bytes: bool  # else packets
+    size: int
+
+
 # Internet checksum (RFC 1071), CRC-16/ARC, CRC-32, the first 8 bytes as a number, and the exclusive
 # or of 16-bit words; the first and the last pad an odd number of bytes with a 0 byte.
 HASH_ALGORITHMS = ("csum16", "crc16", "crc32", "identity", "xor16")
@@ -134,6 +144,18 @@ class Calculation:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionProfile:
+    """Members, that is calls of actions, and with a selector groups of them that tables' entries
+    refer to. Of a group's members, in order of their numbers and each as often as its weight says,
+    the one at hash % their number is called.
+    """
+
+    name: str
+    size: int  # members at most
+    selector: Calculation | None
+
+
+@dataclass(frozen=True, slots=True)
 class Checksum:
     """Verified if the target's header is valid (metadata counts as valid) and the condition holds;
     updated if the condition holds.
@@ -143,6 +165,14 @@ class Checksum:
     target: FieldRef
     calculation: str
     condition: BoolExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What a controller is told."""
+
+    name: str
+    fields: tuple[FieldRef, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +199,11 @@ class Program:
     deparser: tuple[str, ...]  # header names, in order; invalid ones are left out
     registers: Mapping[str, Register]
     counters: Mapping[str, Counter]
+    meters: Mapping[str, Meter]
+    profiles: Mapping[str, ActionProfile]
     calculations: Mapping[str, Calculation]
+    field_lists: Mapping[int, tuple[FieldRef, ...]]  # of metadata
+    digests: Mapping[int, Digest]
 
     @property
     def tables(self) -> dict[str, Table]:

@@ -1,19 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of simple_switch_CLI that an STF test may use: replication, mirroring, cells."""
+"""The commands of simple_switch_CLI that an STF test may use: replication, mirroring, cells.
+
+A command that BMv2's CLI answers with a value only checks that there is one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from softswitch.state import Change, GroupUpdate, Replica, Update
+from softswitch import ir
+from softswitch.engine import MeterRates
+from softswitch.state import Change, CloneSession, GroupUpdate, Replica, SessionUpdate, Update
+from softswitch.stf.language import COMMANDS as COMMAND_NAMES
 from softswitch.stf.language import StfError, number
 from softswitch.stf.names import find
 
 if TYPE_CHECKING:
     from softswitch.stf.session import Session
 
+_RATE = r"(\d+(?:\.\d+)?)\s*:\s*(\d+)"
+_RATES = re.compile(rf"{_RATE}\s+{_RATE}")
 Updates = list[Update]
 Words = Sequence[str]
 
@@ -79,9 +88,24 @@ def _associate_node(s: Session, words: Words) -> Updates:
     return [s.replication.update(group)]
 
 
-def _read_cell(kind: str) -> Callable[[Session, Words], Updates]:
-    """Only that the cell exists; the value is for people to see."""
+def _add_session(value: Callable[[int], CloneSession]) -> Callable[[Session, Words], Updates]:
+    """Replaces what the session was, as in simple_switch."""
 
+    def rule(s: Session, words: Words) -> Updates:
+        number, where = _numbers(words, 2)
+        is_new = number not in s.state.snapshot.sessions
+        change = Change.INSERT if is_new else Change.MODIFY
+        return [SessionUpdate(change, number, value(where))]
+
+    return rule
+
+
+def _delete_session(s: Session, words: Words) -> Updates:
+    (number,) = _numbers(words, 1)
+    return [SessionUpdate(Change.DELETE, number)]
+
+
+def _read_cell(kind: str) -> Callable[[Session, Words], Updates]:
     def rule(s: Session, words: Words) -> Updates:
         _cell(s, kind, words)
         return []
@@ -93,7 +117,11 @@ def _cell(s: Session, kind: str, words: Words) -> tuple[str, int]:
     if len(words) < 2:
         raise StfError(f"a {kind} and an index are needed")
     program = s.state.program
-    arrays = {"register": program.registers, "counter": program.counters}[kind]
+    arrays: Mapping[str, ir.Register | ir.Counter | ir.Meter] = {
+        "register": program.registers,
+        "counter": program.counters,
+        "meter": program.meters,
+    }[kind]
     return find(kind, words[0], arrays), number(words[1])
 
 
@@ -118,6 +146,29 @@ def _reset_register(s: Session, words: Words) -> Updates:
     return []
 
 
+def _set_rates(s: Session, words: Words) -> Updates:
+    name, index = _cell(s, "meter", words)
+    s.engine.write_meter(name, index, _rates(words[2:]))
+    return []
+
+
+def _set_all_rates(s: Session, words: Words) -> Updates:
+    name = find("meter", words[0] if words else "", s.state.program.meters)
+    rates = _rates(words[1:])
+    for index in range(s.state.program.meters[name].size):
+        s.engine.write_meter(name, index, rates)
+    return []
+
+
+def _rates(words: Words) -> MeterRates:
+    """RATE:BURST twice, the lower rate first; rates are per microsecond."""
+    match = _RATES.fullmatch(" ".join(words))
+    if match is None:
+        raise StfError(f"'{' '.join(words)}' is not RATE:BURST RATE:BURST")
+    rate, burst, peak_rate, peak_burst = match.groups()
+    return MeterRates(float(rate), int(burst), float(peak_rate), int(peak_burst))
+
+
 def _nothing(s: Session, words: Words) -> Updates:
     return []
 
@@ -127,11 +178,17 @@ COMMANDS: dict[str, Callable[[Session, Words], Updates]] = {
     "mc_node_create": _create_node,
     "mc_node_update": _update_node,
     "mc_node_associate": _associate_node,
+    "mirroring_add": _add_session(lambda port: CloneSession((Replica(port, 0),))),
+    "mirroring_add_mc": _add_session(lambda group: CloneSession(group=group)),
+    "mirroring_delete": _delete_session,
     "mirroring_get": _nothing,
     "counter_read": _read_cell("counter"),
     "counter_write": _write_counter,
     "register_read": _read_cell("register"),
     "register_write": _write_register,
     "register_reset": _reset_register,
-    "meter_get_rates": _nothing,
+    "meter_get_rates": _read_cell("meter"),
+    "meter_set_rates": _set_rates,
+    "meter_array_set_rates": _set_all_rates,
 }
+assert set(COMMANDS) == set(COMMAND_NAMES)

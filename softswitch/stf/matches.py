@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from softswitch import ir
+from softswitch.state import wildcard
 from softswitch.stf.language import StfError, number
 
 _BITS_PER_DIGIT = {"0x": 4, "0b": 1, "0o": 3}
@@ -12,7 +15,7 @@ _BITS_PER_DIGIT = {"0x": 4, "0b": 1, "0o": 3}
 def match_of(key: ir.Key, text: str | None) -> ir.Match:
     """The match for a value as written; None: the key was left out."""
     if text is None:
-        return _LEFT_OUT[key.kind](key)
+        return ir.Exact(0) if key.kind is ir.MatchKind.EXACT else wildcard(key)
     match = _READERS[key.kind](key, text)
     _check_width(key, match)
     return match
@@ -53,18 +56,11 @@ def _range(key: ir.Key, text: str) -> ir.Match:
     return ir.Range(number(low), number(high if arrow else low))
 
 
-_READERS = {
+_READERS: dict[ir.MatchKind, Callable[[ir.Key, str], ir.Match]] = {
     ir.MatchKind.EXACT: _exact,
     ir.MatchKind.TERNARY: _ternary,
     ir.MatchKind.LPM: _lpm,
     ir.MatchKind.RANGE: _range,
-}
-
-_LEFT_OUT = {
-    ir.MatchKind.EXACT: lambda key: ir.Exact(0),
-    ir.MatchKind.TERNARY: lambda key: ir.Ternary(0, 0),
-    ir.MatchKind.LPM: lambda key: ir.Lpm(0, 0),
-    ir.MatchKind.RANGE: lambda key: ir.Range(0, (1 << key.bits) - 1),
 }
 
 

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from softswitch import ir
-from softswitch.stf.session import MakeEngine, Session
+from softswitch.stf.session import Expected, MakeEngine, Session
 from softswitch.stf.statements import Expect, Line
 
 
@@ -29,14 +29,17 @@ def run(program: ir.Program, make_engine: MakeEngine, test: Sequence[Line]) -> O
     session = Session.of(program, make_engine)
     for line in test:
         session.do(line)
-    problems = [*session.complaints, *differences(session)]
+    found = differences(session.expected, session.received, session.ports)
+    problems = [*session.complaints, *found]
     return Outcome(tuple(problems), dict(session.received))
 
 
-def differences(session: Session) -> Iterator[str]:
+def differences(
+    expected: Expected, received: Mapping[int, list[bytes]], ports: Iterable[int]
+) -> Iterator[str]:
     """Port by port and frame by frame, in order."""
-    for port in sorted(session.ports):
-        pairs = zip_longest(session.expected.get(port, []), session.received.get(port, []))
+    for port in sorted(ports):
+        pairs = zip_longest(expected.get(port, []), received.get(port, []))
         for index, (wanted, frame) in enumerate(pairs):
             problem = _difference(wanted, frame)
             if problem:

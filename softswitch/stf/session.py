@@ -62,6 +62,7 @@ class Clock:
         return self.now_us
 
 
+Expected = dict[int, list[tuple[int, Expect]]]  # by port: line, what is expected
 MakeEngine = Callable[[ir.Program, Clock], Engine]
 
 
@@ -73,7 +74,7 @@ class Session:
     clock: Clock
     state: ControlState
     replication: Replication
-    expected: dict[int, list[tuple[int, Expect]]] = field(default_factory=dict)  # line, by port
+    expected: Expected = field(default_factory=dict)
     received: defaultdict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     ports: set[int] = field(default_factory=set)  # that the test knows
     complaints: list[str] = field(default_factory=list)

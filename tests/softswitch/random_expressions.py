@@ -126,13 +126,15 @@ def _around(action: ir.Action) -> ir.Program:
         kind=ir.MatchKind.EXACT,
         keys=(),
         actions={action.name: action.id},
-        next=ir.ByAction({action.name: None}),
+        next=ir.ByAction({action.name: None}, otherwise=None),
         size=1,
         default=ir.ActionCall(action.name),
         default_is_const=True,
         entries=(),
         is_const=True,
         direct_counter=None,
+        direct_meter=None,
+        profile=None,
         source=None,
     )
     start = ir.ParserState("start", (ir.Extract("in"),), (), (), None)
@@ -155,5 +157,9 @@ def _around(action: ir.Action) -> ir.Program:
         deparser=("in", "out"),
         registers={},
         counters={},
+        meters={},
+        profiles={},
         calculations={},
+        field_lists={},
+        digests={},
     )

@@ -118,7 +118,7 @@ def _pipeline(name: str, like: ir.Table, action: ir.Action) -> ir.Pipeline:
         like,
         name=action.name,
         actions={action.name: action.id},
-        next=ir.ByAction({action.name: None}),
+        next=ir.ByAction({action.name: None}, otherwise=None),
         default=ir.ActionCall(action.name),
     )
     return ir.Pipeline(name, table.name, {table.name: table})
