@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from softswitch import ir
-from softswitch.bmv2_json import declarations
+from softswitch.bmv2_json import declarations, resources
 from softswitch.bmv2_json.actions import read_action
 from softswitch.bmv2_json.expressions import Resolver
 from softswitch.bmv2_json.parser import read_parser, read_value_sets
@@ -72,12 +72,12 @@ def _program(node: Json) -> ir.Program:
         registers=scope.registers,
         counters=scope.counters,
         meters=scope.meters,
-        profiles=declarations.read_profiles(node, scope),
+        profiles=resources.read_profiles(node, scope),
         calculations={
-            c["name"]: declarations.read_calculation(c, scope) for c in node.get("calculations", [])
+            c["name"]: resources.read_calculation(c, scope) for c in node.get("calculations", [])
         },
-        field_lists=declarations.read_field_lists(node, scope),
-        digests=declarations.read_digests(node, scope),
+        field_lists=resources.read_field_lists(node, scope),
+        digests=resources.read_digests(node, scope),
     )
 
 
@@ -91,9 +91,9 @@ def _pipelines(node: Json, scope: Scope, actions: dict[int, ir.Action]) -> dict[
     reader = PipelineReader(
         scope=scope,
         actions=actions,
-        direct_counters=declarations.direct_counters(node),
-        direct_meters=declarations.direct_meters(node, scope),
-        profiles=frozenset(declarations.read_profiles(node, scope)),
+        direct_counters=resources.direct_counters(node),
+        direct_meters=resources.direct_meters(node, scope),
+        profiles=frozenset(resources.read_profiles(node, scope)),
     )
     return {p["name"]: reader.pipeline(p) for p in node["pipelines"]}
 

@@ -11,36 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import TypeAlias
 
 from softswitch import ir
+from softswitch.bmv2_json.operands import StackNamed, Union, UnionStackNamed, Value
 from softswitch.bmv2_json.place import Json, Place
 from softswitch.bmv2_json.scope import VALID_FIELD, Scope, field_of
 from softswitch.errors import LoadError
-
-
-@dataclass(frozen=True, slots=True)
-class StackNamed:
-    """A stack as an operand."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class UnionStackNamed:
-    """A stack of header unions as an operand: the stacks of the unions' headers."""
-
-    stacks: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Union:
-    """A header union as an operand: its headers."""
-
-    headers: tuple[ir.HeaderRef, ...]
-
-
-Value: TypeAlias = ir.IntExpr | ir.BoolExpr | ir.HeaderRef | StackNamed | UnionStackNamed | Union
 
 
 @dataclass(frozen=True, slots=True)

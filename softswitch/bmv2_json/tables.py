@@ -162,8 +162,6 @@ _TYPES = ("simple", "indirect", "indirect_ws")
 def _check_supported(node: Json, place: Place) -> None:
     if node.get("type", "simple") not in _TYPES:
         raise place.unsupported(f"a table of type '{node['type']}'")
-    if node.get("support_timeout"):
-        raise place.unsupported("idle timeouts")
     if node["match_type"] not in _MATCHES:
         raise place.unsupported(f"matching by '{node['match_type']}'")
 

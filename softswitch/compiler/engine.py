@@ -17,7 +17,7 @@ from softswitch.compiler.calculations import static_bytes
 from softswitch.compiler.caller import Caller
 from softswitch.compiler.deparser import most_added
 from softswitch.compiler.emitter import FAULTS, fault_names
-from softswitch.compiler.features import has_meters, sends_digests
+from softswitch.compiler.features import has_meters, makes_passes, sends_digests
 from softswitch.compiler.layout import layout
 from softswitch.compiler.memory import (
     METER_BYTES,
@@ -35,7 +35,7 @@ from softswitch.compiler.module import ENTRY, build_module
 from softswitch.compiler.output import read_digest
 from softswitch.compiler.state import DirectCells, LoadedState
 from softswitch.compiler.target import compile_module
-from softswitch.engine import MAX_DIGESTS, Batch, Counts, DigestMessage, MeterRates
+from softswitch.engine import MAX_DIGESTS, MAX_PASSES, Batch, Counts, DigestMessage, MeterRates
 from softswitch.errors import NotFound
 from softswitch.state import Snapshot, initial
 
@@ -57,6 +57,7 @@ class CompiledEngine:
         calculations = [*program.calculations.values(), *selectors]
         payload = [c for c in calculations if ir.Payload() in c.inputs]
         self._scratch_head = max([0, *(static_bytes(program, c) for c in payload)])
+        self._growth = MAX_PASSES * most_added(program) if makes_passes(program) else 0
         self._scratch = aligned(0)
         self._buffers = OutputBuffers()
         self._reads_digests = sends_digests(program)
@@ -102,8 +103,10 @@ class CompiledEngine:
         self._state.load(state)
 
     def _reserve_scratch(self, batch: Batch) -> None:
-        """Have room for the longest frame behind what a calculation puts before the payload."""
-        longest = int(batch.length.max(initial=0)) + self._scratch_head
+        """Have room for the longest frame, however often it goes round, behind what a calculation
+        puts before the payload.
+        """
+        longest = int(batch.length.max(initial=0)) + self._growth + self._scratch_head
         if len(self._scratch) < longest:
             self._scratch = aligned(2 * longest)
             self._memory.words(SCRATCH)[0] = self._scratch.ctypes.data

@@ -12,6 +12,7 @@ import llvmlite.ir as ll
 from softswitch import ir
 from softswitch.compiler import values as v
 from softswitch.compiler.actions import emit_action
+from softswitch.compiler.array_operations import count_packet
 from softswitch.compiler.calculations import digest
 from softswitch.compiler.emitter import Emitter
 from softswitch.compiler.expressions import truth, write
@@ -19,7 +20,6 @@ from softswitch.compiler.layout import walk
 from softswitch.compiler.lookup import find_row, row_address
 from softswitch.compiler.memory import METER_BYTES, cell_bits, direct_meter_name, direct_name
 from softswitch.compiler.meters import colour
-from softswitch.compiler.operations import count_packet
 from softswitch.compiler.rows import A_ROW_OF, RowLayout
 
 Blocks = Mapping[str | None, ll.Block]  # where each node begins; None: the pipeline's end

@@ -70,7 +70,6 @@ UNSUPPORTED: list[tuple[Json, str]] = [
         ),
         "field list k uses a header's field in a list of what to keep",
     ),
-    (with_table(support_timeout=True), "table t uses idle timeouts"),
     (with_table(match_type="fuzzy"), "table t uses matching by 'fuzzy'"),
     (changed("extern_instances", [{"name": "e", "id": 0}]), "'e' uses extern objects"),
     (
