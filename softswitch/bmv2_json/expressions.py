@@ -111,8 +111,10 @@ def _field(r: Resolver, value: Json) -> Value:
 
 
 def _stack_field(r: Resolver, value: Json) -> Value:
+    """A field of the last element; p4c writes the whole element as its field `last`."""
     stack = r.scope.stack(value[0], r.place)
-    return field_of(ir.StackLast(stack.name), stack.type, value[1], r.place)
+    last = ir.StackLast(stack.name)
+    return last if value[1] == "last" else field_of(last, stack.type, value[1], r.place)
 
 
 def _union_stack_field(r: Resolver, value: Json) -> Value:

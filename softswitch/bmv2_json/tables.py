@@ -94,10 +94,11 @@ class PipelineReader:
             return ir.Key(node.get("name", target), ir.MatchKind.EXACT, value, 1, None)
         if kind not in _MATCHES:
             raise place.unsupported(f"matching by '{kind}'")
-        value = resolver.integer({"type": "field", "value": target})
+        is_field = isinstance(target, list)
+        value = resolver.integer({"type": "field", "value": target} if is_field else target)
         bits = value.bits if isinstance(value, ir.FieldRef) else 1
         mask = None if node.get("mask") is None else place.number(node["mask"])
-        name = node.get("name", ".".join(target))
+        name = node.get("name") or ".".join(target)
         return ir.Key(name, ir.MatchKind(kind), value, bits, mask)
 
     def _actions(self, node: Json, place: Place) -> dict[str, int]:

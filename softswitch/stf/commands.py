@@ -7,11 +7,10 @@ A command that BMv2's CLI answers with a value only checks that there is one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from softswitch import ir
 from softswitch.engine import MeterRates
 from softswitch.state import Change, CloneSession, GroupUpdate, Replica, SessionUpdate, Update
 from softswitch.stf.language import COMMANDS as COMMAND_NAMES
@@ -117,12 +116,12 @@ def _cell(s: Session, kind: str, words: Words) -> tuple[str, int]:
     if len(words) < 2:
         raise StfError(f"a {kind} and an index are needed")
     program = s.state.program
-    arrays: Mapping[str, ir.Register | ir.Counter | ir.Meter] = {
+    names: dict[str, Iterable[str]] = {
         "register": program.registers,
         "counter": program.counters,
         "meter": program.meters,
-    }[kind]
-    return find(kind, words[0], arrays), number(words[1])
+    }
+    return find(kind, words[0], names[kind]), number(words[1])
 
 
 def _write_counter(s: Session, words: Words) -> Updates:

@@ -324,6 +324,86 @@ def test_validity_can_be_a_key() -> None:
     assert read == ir.Key("v", ir.MatchKind.EXACT, valid, 1, None)
 
 
+def test_a_key_can_be_an_expression() -> None:
+    element = {"op": "dereference_header_stack", "right": field("h", "a")}
+    element["left"] = {"type": "header_stack", "value": "st"}
+    target = expression("access_field", {"type": "expression", "value": element}, 1)
+    key = {"match_type": "exact", "name": "h.st[h.a].b", "target": target, "mask": None}
+    [read] = load(with_table(key=[key])).tables["t"].keys
+    value = ir.FieldRef(ir.StackElement("st", H_A), "b", 12, signed=False)
+    assert read == ir.Key("h.st[h.a].b", ir.MatchKind.EXACT, value, 12, None)
+
+
+UNION_TYPES = [{"name": "u_t", "id": 0, "headers": [["one", "h_t"], ["two", "h_t"]]}]
+
+
+def with_unions(op: str, *parameters: Json) -> Json:
+    """Unions of st[0] and st[1], and a stack of one union."""
+    program = with_primitive(op, *parameters)
+    ids = {"union_type": "u_t", "header_ids": [2, 3]}
+    program["header_union_types"] = UNION_TYPES
+    program["header_unions"] = [{"name": n, "id": i, **ids} for i, n in enumerate(("u", "us[0]"))]
+    program["header_union_stacks"] = [
+        {"name": "us", "id": 0, "union_type": "u_t", "header_union_ids": [1]}
+    ]
+    return program
+
+
+def test_a_union_is_its_headers() -> None:
+    one, two = (ir.HeaderNamed(f"st[{i}]") for i in range(2))
+    union = {"type": "header_union", "value": "u"}
+    stack = {"type": "header_union_stack", "value": "us"}
+    valid = expression("valid_union", None, union)
+    of_stack = expression("dereference_union_stack", stack, hexstr(0))
+    member = expression("access_union_header", of_stack, 1)
+    last = {"type": "union_stack_field", "value": ["us", "two", "b"]}
+    found = [
+        action_body(with_unions("assign_union", union, union)),
+        action_body(with_unions("push", stack, hexstr(1))),
+        action_body(with_unions("assert", valid)),
+        action_body(with_unions("add_header", member)),
+        action_body(with_unions("assign", field("h", "b"), last)),
+    ]
+    b = ir.FieldRef(ir.HeaderNamed("h"), "b", 12, signed=False)
+    last_b = ir.FieldRef(ir.StackLast("us.two"), "b", 12, signed=False)
+    assert found == [
+        (ir.AssignHeader(one, one), ir.AssignHeader(two, two)),
+        (ir.Push("us.one", 1),),
+        (ir.Check(ir.Or(ir.IsValid(one), ir.IsValid(two))),),
+        (ir.AddHeader(two),),
+        (ir.Assign(b, last_b),),
+    ]
+    program = load(with_unions("exit"))
+    assert program.siblings == {"st[0]": ("st[1]",), "st[1]": ("st[0]",)}
+    assert [program.stacks[f"us.{m}"].cursor for m in ("one", "two")] == ["us", "us"]
+
+
+def test_jumps_count_operations_not_primitives() -> None:
+    """A primitive can become several operations."""
+    union = {"type": "header_union", "value": "u"}
+    program = with_unions("assign_union", union, union)
+    primitives = program["actions"][0]["primitives"]
+    primitives.insert(0, {"op": "_jump", "parameters": [hexstr(2)]})
+    primitives.append({"op": "_jump", "parameters": [hexstr(1)]})
+    assert [op.to for op in action_body(program) if isinstance(op, ir.Jump)] == [3, 1]
+
+
+def test_a_variable_field_has_what_the_others_leave_of_the_longest_header() -> None:
+    fields = [["a", 8, False], ["v", "*"], ["z", 8, False]]
+    program = changed(
+        "header_types",
+        [*least()["header_types"], {"name": "v_t", "id": 2, "fields": fields, "max_length": 6}],
+    )
+    program["headers"].append({"name": "v", "id": 4, "header_type": "v_t", "metadata": False})
+    kind = load(program).headers["v"].type
+    assert [(f.name, f.bits, f.offset, f.variable) for f in kind.fields] == [
+        ("a", 8, 0, False),
+        ("v", 32, 8, True),
+        ("z", 8, 40, False),
+    ]
+    assert (kind.bits, kind.least_bits) == (48, 16)
+
+
 def test_the_payload_comes_last_in_a_calculation() -> None:
     inputs = [
         {"type": "payload", "value": None},
