@@ -85,6 +85,8 @@ class Switching:
 
     def _pass(self, begun: Pass) -> Iterator[Sent | Pass]:
         """Frames that leave, and passes that follow."""
+        if begun.kind is not InstanceType.NORMAL:
+            self.memory.trace("pass", begun.kind.name.lower(), {"bytes": len(begun.data)})
         try:
             copies = yield from self._before_egress(begun)
         except Fault as fault:
@@ -145,6 +147,7 @@ class Switching:
         digest = self.program.digests[packet.marks.digest]
         evaluator = Evaluator(packet)
         values = tuple(evaluator.integer(f) & ((1 << f.bits) - 1) for f in digest.fields)
+        self.memory.trace("digest", digest.name, {"values": values})
         self.digests.append(DigestMessage(digest.name, values))
 
     def _copies(self, packet: Packet) -> Iterator[Packet]:
