@@ -10,7 +10,8 @@ from itertools import accumulate
 from softswitch import ir
 from softswitch.bmv2_json.expressions import Resolver
 from softswitch.bmv2_json.place import Json, Place, source_of
-from softswitch.bmv2_json.scope import Scope
+from softswitch.bmv2_json.scope import STANDARD_METADATA, Scope
+from softswitch.engine import DROP_PORT
 
 Arguments = list[Json]
 
@@ -80,6 +81,21 @@ def _count(r: Resolver, a: Arguments) -> ir.ActionOp:
 def _execute_meter(r: Resolver, a: Arguments) -> ir.ActionOp:
     meter = r.scope.meter(_name(a[0], "meter_array", r.place), r.place)
     return ir.ExecuteMeter(r.target(a[2]), meter, r.integer(a[1]))
+
+
+def _mark_to_drop(r: Resolver, a: Arguments) -> ir.ActionOp | Operations:
+    """The argument may be a copy of the standard metadata, as p4c makes of an inout parameter."""
+    header = r.header(a[0])
+    if header == ir.HeaderNamed(STANDARD_METADATA):
+        return ir.MarkToDrop()
+    if not isinstance(header, ir.HeaderNamed):
+        raise r.place.unsupported("mark_to_drop of an element of a stack")
+    wanted = {"egress_spec": DROP_PORT, "mcast_grp": 0}
+    return tuple(
+        ir.Assign(r.scope.field(header.name, field.name, r.place), ir.Const(wanted[field.name]))
+        for field in r.scope.headers[header.name].type.fields
+        if field.name in wanted
+    )
 
 
 def _hash(r: Resolver, a: Arguments) -> ir.ActionOp:
@@ -158,7 +174,7 @@ _PRIMITIVES: dict[str, tuple[int, Rule]] = {
     "execute_meter": (3, _execute_meter),
     "modify_field_with_hash_based_offset": (4, _hash),
     "modify_field_rng_uniform": (3, _random),
-    "mark_to_drop": (1, lambda r, a: ir.MarkToDrop()),
+    "mark_to_drop": (1, _mark_to_drop),
     "drop": (0, lambda r, a: ir.MarkToDrop()),
     "add_header": (1, lambda r, a: ir.AddHeader(r.header(a[0]))),
     "remove_header": (1, lambda r, a: ir.RemoveHeader(r.header(a[0]))),

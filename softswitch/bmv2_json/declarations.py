@@ -10,10 +10,9 @@ from itertools import accumulate
 from softswitch import ir
 from softswitch.bmv2_json import resources
 from softswitch.bmv2_json.place import Json, Place
-from softswitch.bmv2_json.scope import CORE_ERRORS, Scope
+from softswitch.bmv2_json.scope import CORE_ERRORS, STANDARD_METADATA, Scope
 
 PROGRAM = Place("program")
-STANDARD_METADATA = "standard_metadata"
 VARIABLE = "*"  # the width of a variable-length field
 # What an engine cannot do without; the rest of standard_metadata_t may be missing.
 REQUIRED_FIELDS = (

@@ -23,6 +23,7 @@ CORE_ERRORS = (
     "ParserInvalidArgument",
 )
 VALID_FIELD = "$valid$"
+STANDARD_METADATA = "standard_metadata"
 
 T = TypeVar("T")
 

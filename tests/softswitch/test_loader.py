@@ -267,7 +267,7 @@ def test_action_operations_are_read() -> None:
             ir.RegisterWrite("r", ir.Const(1), H_B),
         ),
         (with_primitive("count", c, x), ir.Count("c", x_ref)),
-        (with_primitive("mark_to_drop", h), ir.MarkToDrop()),
+        (with_primitive("drop"), ir.MarkToDrop()),
         (with_primitive("remove_header", h), ir.RemoveHeader(h_ref)),
         (with_primitive("assign_header", h, st1), ir.AssignHeader(h_ref, st1_ref)),
         (with_primitive("assign_header_stack", st, st), ir.AssignStack("st", "st")),
@@ -291,6 +291,17 @@ def test_action_operations_are_read() -> None:
         ),
     ]
     assert [action_body(program) for program, _ in cases] == [(op,) for _, op in cases]
+
+
+def test_a_copy_of_the_standard_metadata_can_be_marked_to_drop() -> None:
+    header = {"type": "header", "value": "copy"}
+    program = with_primitive("mark_to_drop", header)
+    copy = {"name": "copy", "id": 9, "header_type": "standard_metadata", "metadata": True}
+    program["headers"].append(copy)
+    found = {op.target.name: op.value for op in action_body(program) if isinstance(op, ir.Assign)}
+    assert found == {"egress_spec": ir.Const(511), "mcast_grp": ir.Const(0)}
+    header["value"] = "standard_metadata"
+    assert action_body(with_primitive("mark_to_drop", header)) == (ir.MarkToDrop(),)
 
 
 def test_a_table_is_read_with_its_keys_entries_and_paths() -> None:
