@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from softswitch.switch import Switch, SwitchConfig
 
 DEFAULT_ADDRESS = "127.0.0.1:9559"
+STF = Path("stf")  # in place of a program
 USER_ERROR = 2
 FAILED = 1
 _ENDING = {signal.SIGINT, signal.SIGTERM}
@@ -35,7 +36,8 @@ def add_parser(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "switch",
         help="run the embedded P4 switch",
-        description="Runs a P4 program (v1model, as BMv2 JSON) and serves P4Runtime.",
+        description="Runs a P4 program (v1model, as BMv2 JSON) and serves P4Runtime, or runs a"
+        " packet test: incmoe switch stf PROGRAM.json P4INFO TEST.stf.",
     )
     _add_program(parser)
     _add_ports(parser)
@@ -45,16 +47,28 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _add_program(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("json", nargs="?", type=Path, help="the compiled program, BMv2 JSON")
+    parser.add_argument(
+        "json",
+        nargs="?",
+        type=Path,
+        help="the compiled program, BMv2 JSON; or the word stf, to run a packet test instead",
+    )
+    parser.add_argument(
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="PROGRAM.json P4INFO TEST.stf",
+        help="after stf: the program, its P4Info (- for none) and the test",
+    )
     parser.add_argument("--p4info", type=Path, metavar="FILE", help="its P4Info, text format")
     parser.add_argument(
         "--no-p4", action="store_true", help="no program yet: a controller will bring one"
     )
     parser.add_argument(
         "--engine",
-        choices=["compiled", "interpreter"],
+        choices=["compiled", "interpreter", "both"],
         default="compiled",
-        help="how the program runs (default: %(default)s)",
+        help="how the program runs; both is for stf only (default: %(default)s)",
     )
 
 
@@ -117,9 +131,13 @@ def _add_watching(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the switch until a signal ends it: 0 then, 1 if the data plane failed."""
+    """Runs the switch until a signal ends it: 0 then, 1 if the data plane failed; or a test."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # an error is said once, by us
     try:
+        if args.json == STF:
+            from softswitch.stf.cli import run_test
+
+            return run_test(args.files, args.engine)
         with _logging_to(args), _own_signals():
             return _run(args)
     except (SwitchError, MetricsError, tls.TlsError) as error:
@@ -164,6 +182,9 @@ def _config(args: argparse.Namespace) -> SwitchConfig:
     from softswitch.ports.spec import PortSpec, WireOptions
     from softswitch.switch import SwitchConfig
 
+    if args.files or args.engine == "both":
+        what = f"the file {args.files[0]}" if args.files else "--engine both"
+        raise SwitchError(f"{what} is for packet tests: incmoe switch stf ...")
     if args.json is None and not args.no_p4:
         raise SwitchError("no program: give a BMv2 JSON file, or --no-p4 to wait for a controller")
     if args.no_p4 and (args.json or args.p4info):

@@ -9,8 +9,8 @@ given. Without one, every role may do everything. With one, other roles than its
                  "pipeline": false}}
 
 `clients` are the common names of certificates (left out: anyone); `reads` and `writes` are patterns
-of names of tables, counters, registers and value sets as P4Info has them, and "groups" for
-multicast groups (left out: all). `pipeline`: whether the role may load a program (left out: it
+of names of tables, action profiles, counters, meters, registers and value sets as P4Info has them,
+and "groups" for multicast groups and clone sessions (left out: all). `pipeline`: whether the role may load a program (left out: it
 may).
 """
 
@@ -149,6 +149,10 @@ _NAMES: dict[str | None, Callable[[P4Info, Any], tuple[Items[Any], int]]] = {
     "table_entry": lambda info, one: (info.tables, one.table_id),
     "direct_counter_entry": lambda info, one: (info.tables, one.table_entry.table_id),
     "counter_entry": lambda info, one: (info.counters, one.counter_id),
+    "meter_entry": lambda info, one: (info.meters, one.meter_id),
+    "direct_meter_entry": lambda info, one: (info.tables, one.table_entry.table_id),
+    "action_profile_member": lambda info, one: (info.profiles, one.action_profile_id),
+    "action_profile_group": lambda info, one: (info.profiles, one.action_profile_id),
     "register_entry": lambda info, one: (info.registers, one.register_id),
     "value_set_entry": lambda info, one: (info.value_sets, one.value_set_id),
 }
