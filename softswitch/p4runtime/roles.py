@@ -10,8 +10,8 @@ given. Without one, every role may do everything. With one, other roles than its
 
 `clients` are the common names of certificates (left out: anyone); `reads` and `writes` are patterns
 of names of tables, action profiles, counters, meters, registers and value sets as P4Info has them,
-and "groups" for multicast groups and clone sessions (left out: all). `pipeline`: whether the role may load a program (left out: it
-may).
+and "groups" for multicast groups and clone sessions (left out: all). `pipeline`: whether the role
+may load a program (left out: it may).
 """
 
 from __future__ import annotations
