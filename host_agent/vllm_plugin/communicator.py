@@ -52,40 +52,44 @@ class _Gathering(CpuCommunicator):
 
 
 class GlooCommunicator(_Gathering):
-    """By gloo: even collectives, padded, unless rank after rank moves fewer rows."""
+    """By gloo: its own collectives for even sizes, else a ring of its sends, without padding."""
 
     def _gathered(self, x: Tensor, sizes: list[int]) -> Tensor:
-        if self._in_turn(sizes):
-            parts = [x.new_empty(num, *x.shape[1:]) for num in sizes]
-            parts[self.rank_in_group] = x.contiguous()
-            for rank, part in enumerate(parts):
-                dist.broadcast(part, self.ranks[rank], group=self.device_group)
-            return torch.cat(parts)
-        most = max(sizes)
-        padded = x.new_empty(self.world_size * most, *x.shape[1:])
-        dist.all_gather_into_tensor(padded, _padded(x, most), group=self.device_group)
-        filled = zip(torch.split(padded, most), sizes, strict=True)
-        return torch.cat([part[:num] for part, num in filled])
+        if len(set(sizes)) == 1:
+            out = x.new_empty(sum(sizes), *x.shape[1:])
+            dist.all_gather_into_tensor(out, x.contiguous(), group=self.device_group)
+            return out
+        num, me = self.world_size, self.rank_in_group
+        parts = [x.new_empty(size, *x.shape[1:]) for size in sizes]
+        parts[me] = x.contiguous()
+        for step in range(num - 1):
+            self._pass_on(parts[(me - step) % num], parts[(me - step - 1) % num])
+        return torch.cat(parts)
 
     def _reduced(self, x: Tensor, sizes: list[int]) -> Tensor:
-        parts = [part.contiguous() for part in torch.split(x, sizes)]
-        if self._in_turn(sizes):
-            for rank, part in enumerate(parts):
-                dist.reduce(part, self.ranks[rank], group=self.device_group)
-            return parts[self.rank_in_group]
-        most = max(sizes)
-        out = x.new_empty(most, *x.shape[1:])
-        padded = torch.cat([_padded(part, most) for part in parts])
-        dist.reduce_scatter_tensor(out, padded, group=self.device_group)
-        return out[: sizes[self.rank_in_group]]
+        num, me = self.world_size, self.rank_in_group
+        if len(set(sizes)) == 1:
+            out = x.new_empty(sizes[me], *x.shape[1:])
+            dist.reduce_scatter_tensor(out, x.contiguous(), group=self.device_group)
+            return out
+        parts = [part.clone() for part in torch.split(x, sizes)]
+        for step in range(num - 1):
+            sum_so_far = parts[(me - step - 2) % num]
+            came = torch.empty_like(sum_so_far)
+            self._pass_on(parts[(me - step - 1) % num], came)
+            sum_so_far += came
+        return parts[me]
 
-    def _in_turn(self, sizes: list[int]) -> bool:
-        """Return whether the rows of all ranks in turn, each over a tree, are fewer than padded.
-
-        gloo's tree has a root send as many copies as it has levels.
-        """
-        others: int = self.world_size - 1
-        return others.bit_length() * sum(sizes) < others * max(sizes)
+    def _pass_on(self, to_next: Tensor, from_previous: Tensor) -> None:
+        """Send to the next rank and receive from the previous one; rows of none are not sent."""
+        following, previous = (
+            self.ranks[(self.rank_in_group + way) % self.world_size] for way in (1, -1)
+        )
+        sent = dist.isend(to_next, following, group=self.device_group) if len(to_next) else None
+        if len(from_previous):
+            dist.recv(from_previous, previous, group=self.device_group)
+        if sent is not None:
+            sent.wait()
 
 
 class SwitchCommunicator(_Gathering):
@@ -103,11 +107,6 @@ class SwitchCommunicator(_Gathering):
 
     def _reduced(self, x: Tensor, sizes: list[int]) -> Tensor:
         return reduce_scatter(seat.taken().group, torch.split(x, sizes)).to(x.dtype)
-
-
-def _padded(x: Tensor, num: int) -> Tensor:
-    missing = x.new_zeros(num - len(x), *x.shape[1:])
-    return torch.cat([x, missing]) if len(missing) else x.contiguous()
 
 
 def _bytes(x: Tensor) -> Tensor:
