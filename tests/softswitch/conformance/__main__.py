@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles and runs p4c's packet tests, prints a table and writes JSON.
 
-    python -m tests.softswitch.conformance P4C [--json FILE] [--only NAME...]
+    python -m tests.softswitch.conformance P4C [--json FILE] [--only NAME...] [--all-programs]
 
 P4C is a checkout of p4c; p4c-bm2-ss, simple_switch and simple_switch_CLI must be on PATH.
 stf_passed_over_bmv2 is, of the v1model tests that simple_switch passes in this run, the share that
-both engines pass. The exit status is 1 if that is below --least.
+both engines pass. The exit status is 1 if that is below --least. With --all-programs it is also
+tried which of p4c's v1model programs, most of which have no test, the switch loads and compiles.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from softswitch import ir, stf
 from softswitch.bmv2_json import load
 from softswitch.errors import SwitchError
 from softswitch.stf.cli import ENGINES
+from softswitch.stf.session import Clock
 from softswitch.stf.statements import Line
 from tests.softswitch.conformance import bmv2
 from tests.softswitch.conformance.samples import Sample, compiled, default_cache, samples
@@ -76,6 +78,37 @@ def _run(name: str, json_file: Path, program: ir.Program, test: Sequence[Line]) 
     return Result(name, reason=next(iter(reasons), "").replace("\n", " "), **outcomes)
 
 
+def why_not_loaded(sample: Sample, cache: Path) -> str | None:
+    """What is wrong with a v1model program; "" if nothing is, None if p4c gives no program."""
+    made = compiled(sample, cache)
+    if made.json is None:
+        return None
+    try:
+        ENGINES["compiled"](load(made.json), Clock())
+    except SwitchError as error:
+        return str(error)
+    return ""
+
+
+def load_all(programs: Sequence[Sample], cache: Path) -> dict[str, object]:
+    """How many programs there are, and what is wrong with those that are not loaded."""
+    found = {s.name: why_not_loaded(s, cache) for s in shown(programs) if s.is_v1model}
+    wrong = {name: reason for name, reason in found.items() if reason}
+    num_programs = sum(reason is not None for reason in found.values())
+    sys.stdout.write(f"{num_programs} v1model programs, {len(wrong)} not loaded\n")
+    sys.stdout.writelines(f"{name}: {reason}\n" for name, reason in wrong.items())
+    return {"programs": num_programs, "programs_not_loaded": wrong}
+
+
+def shown(items: Sequence[Sample]) -> Iterator[Sample]:
+    """The same, while it is said which one is at work."""
+    for number, sample in enumerate(items, start=1):
+        sys.stderr.write(f"\r{number} of {len(items)} {sample.name:60}")
+        sys.stderr.flush()
+        yield sample
+    sys.stderr.write("\n")
+
+
 def share(results: Sequence[Result]) -> float:
     """Of the tests that BMv2 passes, the part that both engines pass."""
     passed = [result for result in results if result.bmv2 == PASSED]
@@ -106,23 +139,21 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="*", metavar="NAME", help="tests to run; all others are not"
     )
+    parser.add_argument("--all-programs", action="store_true", help="load those without a test too")
     parser.add_argument("--least", type=float, default=0.95, metavar="SHARE")
     args = parser.parse_args()
     if not bmv2.is_there():
         parser.error("simple_switch and simple_switch_CLI are not on PATH")
-    results = []
-    for sample in samples(args.p4c):
-        if args.only and sample.name not in args.only:
-            continue
-        results.append(run_sample(sample, args.cache))
-        sys.stderr.write(f"\r{len(results)} {sample.name:60}")
-        sys.stderr.flush()
-    sys.stderr.write("\n")
-    if not results:
+    programs = [s for s in samples(args.p4c) if not args.only or s.name in args.only]
+    tested = [sample for sample in programs if sample.test.exists()]
+    if not tested:
         parser.error(f"no tests below {args.p4c}")
+    results = [run_sample(sample, args.cache) for sample in shown(tested)]
     sys.stdout.write(report(results) + "\n")
+    figures = {"stf_passed_over_bmv2": share(results), "tests": list(map(asdict, results))}
+    if args.all_programs:
+        figures |= load_all(programs, args.cache)
     if args.json:
-        figures = {"stf_passed_over_bmv2": share(results), "tests": list(map(asdict, results))}
         args.json.write_text(json.dumps(figures, indent=1) + "\n")
     return 0 if share(results) >= args.least else 1
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""p4c's sample programs that have a packet test, and what p4c makes of them, kept in a folder."""
+"""p4c's sample programs, and what p4c makes of them, kept in a folder."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ _COMPILE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A program and its test."""
+    """A program; its test lies beside it, if it has one."""
 
     source: Path
-    test: Path
+
+    @property
+    def test(self) -> Path:
+        return self.source.with_suffix(".stf")
 
     @property
     def name(self) -> str:
@@ -43,11 +46,8 @@ class Compiled:
 
 
 def samples(p4c: Path) -> Iterator[Sample]:
-    """All programs of p4c's checkout that have a test beside them."""
-    for test in sorted((p4c / FOLDER).glob("*.stf")):
-        source = test.with_suffix(".p4")
-        if source.exists():
-            yield Sample(source, test)
+    """All programs of p4c's checkout, with a test or without."""
+    yield from map(Sample, sorted((p4c / FOLDER).glob("*.p4")))
 
 
 def compiled(sample: Sample, cache_folder: Path) -> Compiled:
