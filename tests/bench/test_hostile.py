@@ -37,7 +37,7 @@ def test_all_that_was_planned_is_sent_and_meets_every_reason_of_the_door(outcome
     assert outcome.sent.kinds.total() == PLAN.num_random + PLAN.num_crafted + PLAN.num_flood
     unmet = {one.name for one in Drop} - set(outcome.drops)
     # One rank behind each port cannot overlap; what the last two need is in tests/packet.
-    assert unmet <= {"NONE", "COLLECTED", "OVERLAP", "NOT_MEMBER", "EXPIRED"}
+    assert unmet <= {"NONE", "COLLECTED", "OVERLAP", "NOT_MEMBER", "EXPIRED", "FAULT"}
 
 
 def test_a_packet_under_another_reason_is_told() -> None:
