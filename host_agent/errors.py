@@ -39,6 +39,20 @@ class RankLost(TransportError):  # noqa: N818
         return f"{word} {', '.join(map(str, self.ranks))} lost: {self.reason}"
 
 
+class RankExpelled(TransportError):  # noqa: N818
+    """This rank is no longer of the job: the others go on without it."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self.rank = rank
+
+    def __str__(self) -> str:
+        return (
+            f"rank {self.rank} is no longer of the job: it was silent, or its controller lost it, "
+            "and the others go on without it"
+        )
+
+
 class RowsStuck(TransportError):  # noqa: N818
     """Rows that do not get through although everyone is there."""
 
