@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from controller.address import Endpoint
+from host_agent.session import OnLoss
 
 MAX_PORT: Final = 510  # v1model: ports are 9 bits and 511 drops
 MAX_SLOTS: Final = 0xFFFF  # `slot` has 16 bits on the wire
@@ -76,6 +77,7 @@ class Job:
     ranks: tuple[Rank, ...]
     switches: Mapping[str, Switch]
     links: tuple[tuple[PortRef, PortRef], ...]
+    on_loss: OnLoss = OnLoss.FAIL
 
     @property
     def world_size(self) -> int:

@@ -32,6 +32,7 @@ from controller.job import (
     Switch,
 )
 from controller.topology import check_topology
+from host_agent.session import OnLoss
 from host_agent.wire import MAX_RANKS
 from p4src import GEOMETRIES
 
@@ -69,7 +70,8 @@ def load_job(path: str | Path) -> Job:
 def parse_job(document: object) -> Job:
     """Return the job of a parsed document; raises JobFileError."""
     fields = Node("", document).fields(
-        required=["job", "geometry", "slots", "switches", "ranks"], optional=["segments", "links"]
+        required=["job", "geometry", "slots", "switches", "ranks"],
+        optional=["segments", "links", "on_loss"],
     )
     switches = {
         key.text(NAME, NAME_MEANING): _switch(key, value)
@@ -85,9 +87,16 @@ def parse_job(document: object) -> Job:
         ranks=_ranks(fields["ranks"], switches),
         switches=switches,
         links=tuple(_link(item, switches) for item in fields.items("links")),
+        on_loss=_on_loss(fields.get("on_loss")),
     )
     check_topology(job)
     return job
+
+
+def _on_loss(node: Node | None) -> OnLoss:
+    return (
+        OnLoss(node.text("|".join(OnLoss), f"one of {', '.join(OnLoss)}")) if node else OnLoss.FAIL
+    )
 
 
 def _ranks(node: Node, switches: dict[str, Switch]) -> tuple[Rank, ...]:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,8 +18,8 @@ from host_agent.bands import Kind
 from host_agent.collectives import Group, Layout
 from host_agent.endpoint import Endpoint
 from host_agent.errors import AgentError
-from host_agent.rendezvous import Join, Membership, Ticket, join
-from host_agent.session import LANE_BITS, Pacing, Timers
+from host_agent.rendezvous import Join, Membership, Notice, Ticket, join
+from host_agent.session import LANE_BITS, OnLoss, Pacing, Timers
 from host_agent.sockets import bound_socket
 
 VARIABLES: Final = {
@@ -99,7 +100,10 @@ class Access:
                 timers=timers,
                 pacing=pacing_of(membership.ticket, layout),
             )
-            endpoint = stack.enter_context(Endpoint(session, layout.wanted(rank), bound=bound))
+            endpoint = stack.enter_context(
+                Endpoint(session, layout.wanted(rank), bound=bound, report=membership.report)
+            )
+            membership.follow(partial(_heed, endpoint))
             endpoint.check_switch()
             return Seat(membership, endpoint, Group(endpoint, layout), stack.pop_all())
 
@@ -112,6 +116,14 @@ class Seat:
     endpoint: Endpoint
     group: Group
     _stack: ExitStack
+
+    def is_outdated(self) -> bool:
+        """Return whether a rank waits for the job's next generation; a call of all ranks.
+
+        Then close the seat, and take one anew.
+        """
+        waits = bytes([bool(self.membership.notice.waiting)])
+        return b"\1" in self.group.exchange(waits)
 
     def close(self) -> None:
         """Leave in order: the group, its endpoint, the job."""
@@ -132,6 +144,15 @@ class Seat:
             self.group.close()
         finally:
             self._stack.__exit__(kind, error, trace)
+
+
+def _heed(endpoint: Endpoint, notice: Notice) -> None:
+    """Do what the controller says of who is gone, and of the job's end."""
+    session = endpoint.session
+    goes_on = session.on_loss is OnLoss.DEGRADE
+    endpoint.exclude(rank for rank in notice.gone if goes_on or rank == session.rank)
+    if notice.ended:
+        endpoint.end(notice.ended)
 
 
 def _one_of(given: Mapping[str, str], name: str, allowed: list[str] | tuple[str, ...]) -> str:

@@ -26,6 +26,10 @@ class EndpointClosed(TransportError):  # noqa: N818
     """The endpoint was closed while, or before, something was asked of it."""
 
 
+class JobEnded(TransportError):  # noqa: N818
+    """The controller says that this generation of the job is over."""
+
+
 class RankLost(TransportError):  # noqa: N818
     """Ranks that something was awaited from are gone."""
 

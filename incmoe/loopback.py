@@ -26,7 +26,7 @@ from controller.pipeline import Pipeline, read_p4info
 from controller.switch import Switch as Control
 from host_agent.collectives import Group, Layout
 from host_agent.endpoint import Endpoint
-from host_agent.session import Pacing, Session, Timers
+from host_agent.session import OnLoss, Pacing, Session, Timers
 from host_agent.sockets import bound_socket
 from host_agent.wire import INC_UDP_PORT
 from softswitch.ports.spec import PortSpec, WireOptions
@@ -100,6 +100,7 @@ class Loopback:
     pacing: Pacing = field(default_factory=Pacing)
     wires: WireOptions = field(default_factory=WireOptions)
     engine: str = "compiled"
+    on_loss: OnLoss = OnLoss.FAIL
 
     @property
     def num_ranks(self) -> int:
@@ -176,4 +177,5 @@ class Loopback:
             ranks=tuple(ranks),
             switches={SWITCH: at},
             links=(),
+            on_loss=self.on_loss,
         )

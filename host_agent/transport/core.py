@@ -114,6 +114,8 @@ class Core:
             self.fail(RankExpelled(self.session.rank))
             return
         new = ranks & self.peers.others
+        if not new:
+            return
         self.peers.exclude(new)
         self._credit.exclude(new)
         try:

@@ -85,7 +85,8 @@ def test_plain_traffic_is_described_by_switch() -> None:
 WRONG: list[tuple[str, Any, str]] = [
     ("job", "de mo", "job: 'de mo' is not a name"),
     ("job", ..., "job: missing"),
-    ("jobs", 1, "jobs: unknown key; known are geometry, job, links, ranks, segments, slots"),
+    ("jobs", 1, "jobs: unknown key; known are geometry, job, links, on_loss, ranks, segments"),
+    ("on_loss", "go on", "on_loss: 'go on' is not one of fail, degrade"),
     ("geometry", "mtu4000", "geometry: 'mtu4000' is not one of mtu1500, mtu9000"),
     ("slots", 0, "slots: 0 is not an integer in 1..65535"),
     ("slots", True, "slots: True is not an integer"),
