@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 from zlib import crc32
 
 import grpc
@@ -55,8 +55,7 @@ class Claim:
             self.release()
             raise SwitchError(self.address, f"no answer within {deadline_s:g} s")
         if self._broken.is_set():
-            self.release()
-            raise self._problem(refusal)
+            self._give_up(refusal)
 
     @property
     def is_broken(self) -> bool:
@@ -77,12 +76,13 @@ class Claim:
         self._broken.set()
         self._answered.set()
 
-    def _problem(self, refusal: str) -> ControllerError:
+    def _give_up(self, refusal: str) -> NoReturn:
+        self.release()
         error = self._error
         code = error.code() if isinstance(error, grpc.Call) else None
         if code is grpc.StatusCode.INVALID_ARGUMENT:
-            return ClaimedError(refusal)
-        return SwitchError(self.address, f"ended a controller's stream: {code}")
+            raise ClaimedError(refusal)
+        raise SwitchError(self.address, f"ended a controller's stream: {code}")
 
     def __enter__(self) -> Self:
         return self

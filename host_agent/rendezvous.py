@@ -46,6 +46,8 @@ __all__ = ["Join", "Membership", "Notice", "RendezvousError", "Ticket", "join", 
 CHANNEL_OPTIONS: Final = (("grpc.max_reconnect_backoff_ms", 2_000),)
 CONTROLLER_GONE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 REACH_S: Final = 10.0  # how long a controller may take to accept a connection
+LEAVE_S: Final = 10.0  # how long a controller may take to note that a rank leaves
+HURRY_S: Final = 1.0  # the same after an error, which its caller waits for
 REPORT_S: Final = 30.0  # how long a report waits for a controller that is being started again
 
 
@@ -61,6 +63,7 @@ class Membership:
         self._left = False
         self._heed: Callable[[Notice], None] = lambda notice: None
         self._watch: grpc.Future[bytes] | None = None
+        self._report: grpc.Future[bytes] | None = None
         self._watch_again()
 
     @property
@@ -79,9 +82,12 @@ class Membership:
     def report(self, lost: tuple[int, ...]) -> None:
         """Report silent ranks; never blocks, and the answer is a notice, if there is one."""
         report = Report(self._join.job, self._join.rank, self.ticket.generation, lost)
-        _method(self._channel, Report).future(encode(report), timeout=REPORT_S, wait_for_ready=True)
+        # Kept, since grpc cancels a call that nobody holds.
+        self._report = _method(self._channel, Report).future(
+            encode(report), timeout=REPORT_S, wait_for_ready=True
+        )
 
-    def leave(self, *, timeout_s: float = 10.0) -> None:
+    def leave(self, *, timeout_s: float = LEAVE_S) -> None:
         """Leave the job, once; raises RendezvousError when the controller does not take note."""
         with self._lock:
             if self._left:
@@ -128,7 +134,7 @@ class Membership:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self.leave()
+            self.leave(timeout_s=LEAVE_S if error is None else HURRY_S)
         except RendezvousError:
             if error is None:
                 raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -15,7 +14,6 @@ from bench.failures.job import context
 from bench.failures.plan import NUM_RANKS, TIMERS, Event, Run, possible
 from bench.failures.run import Outcome, perform
 from bench.report import say
-from host_agent.session import OnLoss
 from incmoe.figures import Figure, write_figures
 
 SLACK_S: Final = 1.5  # a shared machine's; what is documented leaves it out
@@ -47,7 +45,7 @@ def figures(outcomes: list[Outcome], slack_s: float) -> Iterator[Figure]:
     good = sum(_good(one, slack_s) for one in outcomes)
     worst = max((one.over_s for one in outcomes), default=0.0)
     how = (
-        f"{kinds} kinds of failure and policy, {NUM_RANKS} ranks, deadline {TIMERS.deadline_s:g} s"
+        f"{kinds} kinds of failure and policy; {NUM_RANKS} ranks, {TIMERS.deadline_s:g} s deadline"
     )
     yield Figure("runs", num, "1", None, how)
     how = f"every rank as in docs/failures.md, at most {slack_s:g} s late"
@@ -76,11 +74,6 @@ def _record(one: Outcome) -> dict[str, object]:
         **{"number": run.number, "event": run.event, "on_loss": run.on_loss, "victim": run.victim},
         **{"endings": one.endings, "over_s": one.over_s, "problems": one.problems},
     }
-
-
-def kinds(outcomes: list[Outcome]) -> Counter[tuple[Event, OnLoss]]:
-    """Return how often each kind of failure was had."""
-    return Counter((one.run.event, one.run.on_loss) for one in outcomes)
 
 
 def _parser() -> argparse.ArgumentParser:

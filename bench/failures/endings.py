@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from bench.failures.plan import JOIN_TIMEOUT_S, TIMERS, Event
+from host_agent.rendezvous import HURRY_S
 from host_agent.session import OnLoss
 
 
@@ -59,7 +60,8 @@ _ANY: Final = ("",)
 _Row = tuple[tuple[str, ...], tuple[Ending, ...], tuple[Ending, ...], float]
 _FAIL, _DEGRADE = OnLoss.FAIL, OnLoss.DEGRADE
 _ON: Final[_Row] = (_ANY, (E.RUNS_ON,), (E.RUNS_ON,), SOON_S)
-_NO_SWITCH: Final[_Row] = (_SWITCH, (E.SWITCH_LOST,), (E.SWITCH_LOST,), NOTICED_S)
+_NO_SWITCH: Final[_Row] = (_SWITCH, (E.SWITCH_LOST,), (E.SWITCH_LOST,), NOTICED_S + HURRY_S)
+_BACK: Final = (E.RUNS_ON, E.SWITCH_LOST)
 _JOIN_S: Final = JOIN_TIMEOUT_S + 1.0
 
 
@@ -72,14 +74,10 @@ _BOTH: Final[dict[Event, _Row]] = {
     Event.SLOW: _ON,
     Event.FLAP: _ON,
     Event.RESTART_CONTROLLER: _ON,
-    Event.RESTART_SWITCH: (
-        _SWITCH,
-        (E.RUNS_ON, E.SWITCH_LOST),
-        (E.RUNS_ON, E.SWITCH_LOST),
-        NOTICED_S,
-    ),
+    Event.RESTART_SWITCH: (_SWITCH, _BACK, _BACK, 2 * SOON_S),
     Event.KILL_SWITCH: _NO_SWITCH,
-    Event.OTHER_MODEL: _refused("fingerprint field model is"),
+    # Whoever comes after the two that differ have been refused waits in vain.
+    Event.OTHER_MODEL: _refused("fingerprint field model is", "did not join in time"),
     Event.OTHER_GEOMETRY: _refused("geometry is", "rank {victim} did not join in time"),
     Event.OTHER_WORLD_SIZE: _refused("world size is", "rank {victim} did not join in time"),
 }
@@ -93,10 +91,10 @@ _TABLE: Final[dict[tuple[Event, OnLoss], _Row]] = {
     (Event.RESTART, _DEGRADE): (_ANY, (E.RENEWED,), (E.RENEWED,), 2 * SOON_S),
     (Event.REPLACE, _FAIL): (_ANY, (E.RENEWED,), (E.RENEWED,), NOTICED_S + SOON_S),
     (Event.REPLACE, _DEGRADE): (_ANY, (E.RENEWED,), (E.RENEWED,), 2 * SOON_S),
-    (Event.KILL_CONTROLLER, _FAIL): (_LOST, (E.KILLED,), (E.RANK_LOST,), NOTICED_S),
+    (Event.KILL_CONTROLLER, _FAIL): (_LOST, (E.KILLED,), (E.RANK_LOST,), NOTICED_S + HURRY_S),
     (Event.KILL_CONTROLLER, _DEGRADE): (
         *(_LOST, (E.KILLED,), (E.RANK_LOST,)),
-        NOTICED_S + TIMERS.deadline_s,
+        NOTICED_S + TIMERS.deadline_s + HURRY_S,
     ),
     (Event.LINK_DOWN, _FAIL): (_ANY, (E.SWITCH_LOST,), (E.RANK_LOST,), NOTICED_S),
     (Event.LINK_DOWN, _DEGRADE): (_ANY, (E.SWITCH_LOST, E.RANK_EXPELLED), (E.MASKED,), NOTICED_S),

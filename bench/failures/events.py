@@ -20,18 +20,19 @@ Act = Callable[[Job, int], float]
 
 def place_of(run: Run) -> Callable[[Place], Place]:
     """Return what changes the places of ranks before they start."""
-    changes = {
-        Event.OTHER_MODEL: {"model": 1},
-        Event.OTHER_WORLD_SIZE: {"world_size": 2},
-    }.get(run.event, {})
 
     def changed(place: Place) -> Place:
         place = replace(place, rejoins=run.event in (Event.RESTART, Event.REPLACE))
         if place.rank != run.victim:
             return place
-        if run.event is Event.OTHER_GEOMETRY:
-            place = replace(place, access=replace(place.access, geometry="mtu9000"))
-        return replace(place, **changes)
+        match run.event:
+            case Event.OTHER_MODEL:
+                return replace(place, model=1)
+            case Event.OTHER_WORLD_SIZE:
+                return replace(place, world_size=place.world_size // 2)
+            case Event.OTHER_GEOMETRY:
+                return replace(place, access=replace(place.access, geometry="mtu9000"))
+        return place
 
     return changed
 

@@ -136,10 +136,9 @@ class Job:
         """Start the switch, with the program, and wait until it answers."""
         built = p4src.program(GEOMETRY)
         links = self.network.links
-        ports = [
-            word for n, at in enumerate(links.attachments, 1) for word in ("-i", f"{n}@{at.port}")
-        ]
-        words = ["switch", str(built.json), "--p4info", str(built.p4info), *ports]
+        words = ["switch", str(built.json), "--p4info", str(built.p4info)]
+        for number, at in enumerate(links.attachments, 1):
+            words += ["-i", f"{number}@{at.port}"]
         words += ["--grpc-server-addr", self.network.p4runtime, "--device-id", str(DEVICE_ID)]
         self._start(SWITCH, words, self.network.p4runtime, links.switch_namespace)
 

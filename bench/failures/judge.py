@@ -37,7 +37,7 @@ class Found:
         return self.ending in allowed and (named or not is_error)
 
 
-def found(records: Sequence[Record], span: Span, *, killed: bool) -> Found | None:
+def found(records: Sequence[Record], span: Span, *, is_victim: bool, killed: bool) -> Found | None:
     """Return what became of a rank; None as long as nothing did."""
     if killed:
         return Found(Ending.KILLED, 0.0)
@@ -52,7 +52,7 @@ def found(records: Sequence[Record], span: Span, *, killed: bool) -> Found | Non
     if errors:
         kind = errors[-1].kind
         ending = Ending(kind) if kind in set(Ending) else Ending.KILLED
-        since = span.over if ending is Ending.RANK_EXPELLED else span.began
+        since = span.over if is_victim else span.began
         return Found(ending, errors[-1].at - since, f"{kind} {errors[-1].text}")
     masked = [one for one in calls if one.masked]
     if len(masked) >= SETTLED:
@@ -72,13 +72,11 @@ def wrong_outputs(records: Sequence[Record], span: Span, ending: Ending) -> int:
     wrong = 0
     known: dict[tuple[int, tuple[int, ...]], str] = {}
     for one in calls:
-        unsure = ending not in _GOES_ON and one.at > span.began and not one.masked
-        between = (
-            ending is Ending.RENEWED
-            and one.at > span.began
-            and one.generation == calls[0].generation
-        )
-        if unsure or between or (one.masked and not one.was_masked_before):
-            continue
-        wrong += known.setdefault((one.call, one.masked), one.digest) != one.digest
+        if one.masked:
+            comparable = one.was_masked_before
+        else:
+            same = ending is Ending.RENEWED and one.generation != calls[0].generation
+            comparable = one.at <= span.began or ending is Ending.RUNS_ON or same
+        if comparable:
+            wrong += known.setdefault((one.call, one.masked), one.digest) != one.digest
     return wrong

@@ -90,7 +90,7 @@ def _await(run: Run, started: job.Job, span: Span) -> tuple[list[Found | None], 
 def _found(run: Run, started: job.Job, rank: int, span: Span) -> Found | None:
     one = started.ranks[rank]
     killed = one.process.exitcode is not None and one.process.exitcode < 0
-    return found(one.records, span, killed=killed)
+    return found(one.records, span, is_victim=rank == run.victim, killed=killed)
 
 
 def _allowed(run: Run, wanted: Expected, rank: int) -> frozenset[Ending]:

@@ -126,6 +126,8 @@ class Core:
     @property
     def suspects(self) -> tuple[int, ...]:
         """Ranks that look lost to this one, and are to be excluded by all or by none."""
+        if self.failure is not None:
+            return ()
         return tuple(rank for rank in self._liveness.suspects if self.peers.others >> rank & 1)
 
     def say_farewell(self) -> None:

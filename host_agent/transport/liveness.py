@@ -6,7 +6,8 @@
 3. Silent for `deadline_s`: the rank is lost; or the switch, if that has been silent as well.
 4. Under `degrade` it is a suspect first: all ranks must agree on who is gone, and that takes the
    controller (`Core.exclude`). Silent for another `deadline_s`, and not excluded: lost.
-5. Time in which this rank did not look proves nothing: all silences start anew.
+5. Time in which this rank did not look, or the switch was silent, proves nothing of a rank: all
+   silences start anew.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class Liveness:
 
     def heard(self, now: float, ranks: int) -> None:
         """Something came from, or through the doing of, `ranks` (a bitmap, perhaps empty)."""
+        since = max(self._switch_heard, float(self._awaited_since.min()))
+        if now - since >= self._timers.deadline_s / 2:  # the switch is back
+            self._awaited_since[np.isfinite(self._awaited_since)] = now
         self._switch_heard = now
         self._heard[self._in(ranks)] = now
 

@@ -79,7 +79,7 @@ def without(dead: int, ids: Tensor) -> Tensor:
 
 
 def expected(layout: Layout, call: int) -> dict[int, Tensor]:
-    """What the living give in a job of all ranks whose router never names the dead one's experts."""
+    """What the living give if all ranks are there, but no router names experts of the dead one."""
     with opened(layout, OnLoss.FAIL) as (groups, _):
         layers = on_all(groups, layer_of)
 
