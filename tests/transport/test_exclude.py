@@ -74,7 +74,7 @@ def run(fake: FakeWire, plan: Plan, deaths: dict[int, float], seed: int) -> list
 
 
 @pytest.mark.parametrize("build", [single, tree])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_others_go_on_and_their_sums_are_exact(build: Any, seed: int) -> None:
     faults = Faults(loss=0.05, duplicates=0.05, jitter_s=0.01, seed=seed)
     fake = FakeWire(session(**DEGRADE), build=build, faults=faults)
@@ -116,8 +116,9 @@ def test_a_rank_that_nobody_excludes_is_lost_after_another_deadline() -> None:
     fake.dead.add(("rank", 1))
     fake.cores[0].await_bands(1, 1)
     while fake.cores[0].failure is None:
+        suspects = fake.cores[0].suspects
+        assert suspects == (() if fake.now < TIMERS.deadline_s else (1,))
         fake.step(fake.now + 0.5)
-        assert fake.cores[0].suspects == (() if fake.now < TIMERS.deadline_s else (1,))
     assert 2 * TIMERS.deadline_s <= fake.now < 2 * TIMERS.deadline_s + 2 * TIMERS.probe_every_s
     with pytest.raises(RankLost, match="rank 1 lost: awaited by rank 0 and silent for 8 s"):
         raise fake.cores[0].failure()
