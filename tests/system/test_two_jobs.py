@@ -62,7 +62,7 @@ def state(switch: Switch) -> SwitchState:
 
 
 def job(name: str, switch: tuple[Switch, str], **addresses: object) -> Job:
-    """A job that takes half of the switch's slots; `addresses` of its ranks, if they do not join."""
+    """A job that takes half of the switch's slots; `addresses` of ranks that do not join."""
     made, prefix = switch
     assert made.grpc_address is not None
     with Control.connect(made.grpc_address, writes=False) as control:
