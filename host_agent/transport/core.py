@@ -16,7 +16,14 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from host_agent.errors import ProtocolError, RankExpelled, RankLost, RowsStuck, TransportError
+from host_agent.errors import (
+    ProtocolError,
+    RankExpelled,
+    RankLost,
+    RowsStuck,
+    SwitchLost,
+    TransportError,
+)
 from host_agent.session import OnLoss, Session
 from host_agent.transport import bitmaps
 from host_agent.transport.counters import Counters
@@ -115,6 +122,10 @@ class Core:
             return
         new = ranks & self.peers.others
         if not new:
+            return
+        if self._liveness.switch_is_silent(now):  # then that is why they are gone
+            reason = f"silent, and ranks {ranks_in(new)} behind it gone"
+            self.fail(SwitchLost(self.session.switch, reason))
             return
         self.peers.exclude(new)
         self._credit.exclude(new)

@@ -46,11 +46,15 @@ class Liveness:
 
     def heard(self, now: float, ranks: int) -> None:
         """Something came from, or through the doing of, `ranks` (a bitmap, perhaps empty)."""
-        since = max(self._switch_heard, float(self._awaited_since.min()))
-        if now - since >= self._timers.deadline_s / 2:  # the switch is back
+        if self.switch_is_silent(now):  # it is back
             self._awaited_since[np.isfinite(self._awaited_since)] = now
         self._switch_heard = now
         self._heard[self._in(ranks)] = now
+
+    def switch_is_silent(self, now: float) -> bool:
+        """Return whether the switch has not been heard for long, though it was asked."""
+        since = max(self._switch_heard, float(self._awaited_since.min()))
+        return now - since >= self._timers.deadline_s / 2
 
     def _in(self, ranks: int) -> NDArray[np.bool_]:
         return np.asarray(self._bits & np.uint64(ranks) != 0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from host_agent.errors import RankExpelled, RankLost, RowsStuck
+from host_agent.errors import RankExpelled, RankLost, RowsStuck, SwitchLost
 from host_agent.session import OnLoss, Timers
 from host_agent.transport import Core
 from host_agent.wire import Op, rank_set, ranks_in
@@ -129,6 +129,19 @@ def test_a_rank_that_is_excluded_itself_fails() -> None:
     core.exclude(0.0, 0b0001)
     assert core.failure is not None
     with pytest.raises(RankExpelled, match="rank 0 is no longer of the job"):
+        raise core.failure()
+
+
+def test_ranks_that_are_gone_because_the_switch_is_are_not_gone_on_without() -> None:
+    fake = FakeWire(session(**DEGRADE))
+    fake.dead |= {("s", 0), *(("rank", rank) for rank in (1, 2, 3))}
+    core = fake.cores[0]
+    core.await_bands(1, 1)
+    while fake.now < TIMERS.deadline_s - 0.5:
+        fake.step(fake.now + 0.5)
+    core.exclude(fake.now, 0b1110)  # they found out first, and left
+    assert core.failure is not None
+    with pytest.raises(SwitchLost, match=r"silent, and ranks \[1, 2, 3\] behind it gone"):
         raise core.failure()
 
 
