@@ -19,7 +19,7 @@ class Ending(StrEnum):
     """What becomes of a rank; the values of errors are their types' names."""
 
     RUNS_ON = "runs on"  # all outputs as before
-    MASKED = "runs on without the victim"  # outputs alike from call to call
+    MASKED = "runs on without the lost"  # outputs alike from call to call
     RENEWED = "runs on in a new generation"  # all outputs as before
     KILLED = "killed"
     RANK_LOST = "RankLost"
@@ -61,6 +61,7 @@ _Row = tuple[tuple[str, ...], tuple[Ending, ...], tuple[Ending, ...], float]
 _FAIL, _DEGRADE = OnLoss.FAIL, OnLoss.DEGRADE
 _ON: Final[_Row] = (_ANY, (E.RUNS_ON,), (E.RUNS_ON,), SOON_S)
 _NO_SWITCH: Final[_Row] = (_SWITCH, (E.SWITCH_LOST,), (E.SWITCH_LOST,), NOTICED_S + HURRY_S)
+_LEFT: Final = (E.ROWS_STUCK, E.MASKED)  # who ends first is gone for the others
 _BACK: Final = (E.RUNS_ON, E.SWITCH_LOST)
 _JOIN_S: Final = JOIN_TIMEOUT_S + 1.0
 
@@ -99,5 +100,5 @@ _TABLE: Final[dict[tuple[Event, OnLoss], _Row]] = {
     (Event.LINK_DOWN, _FAIL): (_ANY, (E.SWITCH_LOST,), (E.RANK_LOST,), NOTICED_S),
     (Event.LINK_DOWN, _DEGRADE): (_ANY, (E.SWITCH_LOST, E.RANK_EXPELLED), (E.MASKED,), NOTICED_S),
     (Event.SMALL_MTU, _FAIL): (_ANY, (E.ROWS_STUCK,), (E.ROWS_STUCK, E.RANK_LOST), STUCK_S),
-    (Event.SMALL_MTU, _DEGRADE): (_ANY, (E.ROWS_STUCK,), (E.ROWS_STUCK, E.MASKED), STUCK_S),
+    (Event.SMALL_MTU, _DEGRADE): (_ANY, _LEFT, _LEFT, STUCK_S),
 }
