@@ -99,6 +99,11 @@ _TABLE: Final[dict[tuple[Event, OnLoss], _Row]] = {
     ),
     (Event.LINK_DOWN, _FAIL): (_ANY, (E.SWITCH_LOST,), (E.RANK_LOST,), NOTICED_S),
     (Event.LINK_DOWN, _DEGRADE): (_ANY, (E.SWITCH_LOST, E.RANK_EXPELLED), (E.MASKED,), NOTICED_S),
-    (Event.SMALL_MTU, _FAIL): (_ANY, (E.ROWS_STUCK,), (E.ROWS_STUCK, E.RANK_LOST), STUCK_S),
+    (Event.SMALL_MTU, _FAIL): (
+        _ANY,
+        (E.ROWS_STUCK,),
+        (E.ROWS_STUCK, E.RANK_LOST),
+        STUCK_S + NOTICED_S,
+    ),
     (Event.SMALL_MTU, _DEGRADE): (_ANY, _LEFT, _LEFT, STUCK_S),
 }

@@ -26,8 +26,8 @@ def seconds(text: str) -> float:
     """What "2 D + P" of the document amounts to."""
     total = 0.0
     for part in text.split(" + "):
-        factor, name = (2, part.removeprefix("2 ")) if part.startswith("2 ") else (1, part)
-        total += factor * NAMES[name]
+        number, name = re.fullmatch(r"(?:(\d) (?=D))?(.+)", part).groups()  # type: ignore[union-attr]
+        total += int(number or 1) * NAMES[name]
     return total
 
 
