@@ -10,25 +10,30 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from controller.claim import turn
+from controller.claim import Place, turn
 from controller.deploy import Deployer, remove_job
 from controller.errors import ControllerError
 from controller.job import Job
 from controller.job_file import load_job
+from controller.metrics import collect
 from controller.rendezvous import JOIN_TIMEOUT_S, Rendezvous
 from controller.report import counter_lines, counters_document, switch_lines
 from controller.service import serve
-from controller.session import DEADLINE_S
+from controller.session import DEADLINE_S, Credentials
 from controller.state import everything
 from controller.switch import Load, Switch
 from controller.upkeep import Upkeep
 from host_agent.rendezvous import RendezvousError, replace
+from ops import logs, tls
+from ops.metrics import OPTION_HELP, served
 
 LISTEN = "127.0.0.1:9600"
 STOP_S = 2.0  # for the ranks' watches to be answered
+log = logging.getLogger(__name__)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -88,6 +93,8 @@ def _add_serve(commands: Any) -> None:
         metavar="SECONDS",
         help="how long the first rank waits for the last one (default %(default)g)",
     )
+    parser.add_argument("--metrics", metavar="ADDRESS", help=OPTION_HELP)
+    logs.add_options(parser)
     _add_load(parser)
     _finish(parser, run_serve)
 
@@ -130,6 +137,8 @@ def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
     parser.add_argument(
         "--deadline", type=float, default=DEADLINE_S, metavar="SECONDS", help="for each answer"
     )
+    tls.add_options(parser)
+    parser.add_argument("--role", default="", metavar="NAME", help="P4Runtime's, at the switches")
     parser.set_defaults(run=_quietly(run))
 
 
@@ -146,7 +155,7 @@ def _quietly(run: Any) -> Any:
 def run_apply(args: argparse.Namespace) -> int:
     """Install a job and say what had to be changed."""
     job = load_job(args.job)
-    deployer = Deployer(args.pipeline, args.deadline)
+    deployer = _deployer(args)
     upkeep = Upkeep(job, deployer)
     upkeep.claim()  # not while another controller serves it
     try:
@@ -201,12 +210,25 @@ def run_counters(args: argparse.Namespace) -> int:
 def run_serve(args: argparse.Namespace) -> int:
     """Serve the rendezvous until SIGINT or SIGTERM, then take the jobs off the switches."""
     jobs = _unique([load_job(path) for path in args.jobs])
-    deployer = Deployer(args.pipeline, args.deadline)
+    with ExitStack() as stack:
+        stack.enter_context(
+            logs.logged(["controller"], args.log_level, args.log_format, args.log_file)
+        )
+        return _serve(args, jobs, stack)
+
+
+def _serve(args: argparse.Namespace, jobs: dict[str, Job], stack: ExitStack) -> int:
+    deployer, names = _deployer(args), ", ".join(jobs)
     rendezvous = Rendezvous(jobs, deployer, timeout_s=args.join_timeout)
     num_ranks = sum(job.world_size for job in jobs.values())
+    if args.metrics is not None:
+        scrape = partial(collect, rendezvous, deployer.credentials)
+        where = stack.enter_context(served(args.metrics, scrape))
+        log.info("metrics of %s at %s", names, where, extra={"metrics": where})
     with _stop_signals() as stopped:
-        server, port = serve(rendezvous, args.listen, num_ranks=num_ranks)
-        print(f"serving {', '.join(jobs)} at {_listening(args.listen, port)}", flush=True)
+        security = deployer.credentials.tls
+        server, port = serve(rendezvous, args.listen, num_ranks=num_ranks, tls=security)
+        print(f"serving {names} at {_listening(args.listen, port)}", flush=True)
         stopped.wait()
         try:
             rendezvous.stop()
@@ -219,7 +241,9 @@ def run_replace(args: argparse.Namespace) -> int:
     """Take a rank out of a running job, and say what comes next."""
     name = _job_name(args.job)
     try:
-        done = replace(args.controller, name, args.rank, timeout_s=args.deadline)
+        done = replace(
+            args.controller, name, args.rank, timeout_s=args.deadline, tls=tls.of_options(args)
+        )
     except RendezvousError as error:
         raise ControllerError(f"replace: {error}") from None
     print(
@@ -227,6 +251,14 @@ def run_replace(args: argparse.Namespace) -> int:
         "the next process to join as it opens the next generation"
     )
     return 0
+
+
+def _credentials(args: argparse.Namespace) -> Credentials:
+    return Credentials(tls.of_options(args), args.role)
+
+
+def _deployer(args: argparse.Namespace) -> Deployer:
+    return Deployer(args.pipeline, args.deadline, credentials=_credentials(args))
 
 
 def _listening(listen: str, port: int) -> str:
@@ -266,18 +298,25 @@ def _job_name(job: str) -> str:
 
 def _targets(args: argparse.Namespace, *, writes: bool) -> Iterator[Switch]:
     """Connect to the switches of --switch, or else those of the job file, one after the other."""
-    places = [(address, args.device_id) for address in args.switch]
+    places = [(address, args.device_id, "") for address in args.switch]
     if not places and _is_file(args.job):
         places = [
-            (switch.grpc, switch.device_id) for switch in load_job(args.job).switches.values()
+            (switch.grpc, switch.device_id, switch.certificate)
+            for switch in load_job(args.job).switches.values()
         ]
     if not places:
         raise ControllerError("which switch? Give --switch HOST:PORT or a job file")
-    for address, device_id in places:
+    credentials = _credentials(args)
+    for address, device_id, certificate in places:
+        place = Place(address, device_id, credentials.towards(certificate))
         with ExitStack() as stack:
             if writes:
-                stack.enter_context(turn(address, device_id, deadline_s=args.deadline))
+                stack.enter_context(turn(place, deadline_s=args.deadline))
             connected = Switch.connect(
-                address, device_id=device_id, writes=writes, deadline_s=args.deadline
+                address,
+                device_id=device_id,
+                writes=writes,
+                deadline_s=args.deadline,
+                credentials=place.credentials,
             )
             yield stack.enter_context(connected)

@@ -10,9 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
+from controller.admission import check_identity, check_operator
 from controller.deploy import Deployer, Installed
 from controller.errors import ControllerError, RefusedError
 from controller.job import Job
@@ -22,6 +25,7 @@ from host_agent.messages import (
     Join,
     Leave,
     Left,
+    Message,
     Notice,
     Replace,
     Replaced,
@@ -36,6 +40,18 @@ POLL_S: Final = 0.5  # how soon a call whose client is gone is noticed, if gRPC 
 log: Final = logging.getLogger(__name__)
 
 Alive = Callable[[], bool]  # whether the client of a call is still there
+EVENTS: Final = ("joined", "refused", "installed", "left", "lost", "removed")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A job as it stands: `generation` 0 while it does not run, `joined` to the next one."""
+
+    job: Job
+    generation: int
+    gone: int
+    joined: int
+    events: Mapping[str, int]  # so far, by EVENTS
 
 
 class Rendezvous:
@@ -50,6 +66,7 @@ class Rendezvous:
         self._switches: Final = threading.Lock()
         self._changed: Final = threading.Condition()
         self._stopped: Final = threading.Event()
+        self._events: Final[Counter[tuple[str, str]]] = Counter()  # by job and name
         threading.Thread(target=self._tend, name="rendezvous-tend", daemon=True).start()
 
     def join(self, join: Join, alive: Alive) -> Ticket:
@@ -59,6 +76,10 @@ class Rendezvous:
             running = roster.current
             try:
                 meeting = roster.join(join, time.monotonic())
+                self._note("joined", join.job, rank=join.rank, host=join.host)
+            except RefusedError as error:
+                self._note("refused", join.job, rank=join.rank, reason=str(error))
+                raise
             finally:
                 self._changed.notify_all()
             last = meeting.stage is Stage.INSTALLING
@@ -83,6 +104,8 @@ class Rendezvous:
                 self._changed.wait(POLL_S)
             meeting.answered(watch.rank, time.monotonic())
             if not alive():
+                if watch.rank not in meeting.left:
+                    self._note("lost", watch.job, rank=watch.rank, generation=watch.generation)
                 meeting.lose(watch.rank)
                 self._changed.notify_all()
             return roster.notice(meeting)
@@ -95,6 +118,7 @@ class Rendezvous:
             with self._changed:
                 meeting.check_rank(leave.rank)
                 meeting.leave(leave.rank)
+                self._note("left", leave.job, rank=leave.rank, generation=leave.generation)
                 self._changed.notify_all()
             self._clear(roster, meeting)
         return Left()
@@ -124,6 +148,20 @@ class Rendezvous:
             meeting.expel([replace.rank])
             self._changed.notify_all()
             return Replaced(meeting.generation)
+
+    def check_identity(self, message: Message, client: str) -> None:
+        """Raise RefusedError where a caller is not the rank it says; `client`: its certificate."""
+        assert isinstance(message, Join | Watch | Leave | Report | Replace)
+        roster = self._roster(message.job)
+        try:
+            if isinstance(message, Replace):
+                check_operator(roster.job, client)
+            else:
+                check_identity(roster.job, message.rank, client)
+        except RefusedError as error:
+            with self._changed:
+                self._note("refused", message.job, rank=message.rank, reason=str(error))
+            raise
 
     def wake(self) -> None:
         """Let every waiting call look again."""
@@ -169,6 +207,7 @@ class Rendezvous:
                     meeting.end(f"job {meeting.job.name} could not be installed: {problem}")
                 elif meeting.stage is Stage.INSTALLING:
                     roster.started(meeting, installed, time.monotonic())
+                    self._note("installed", meeting.job.name, generation=meeting.generation)
                 self._changed.notify_all()
 
     def _installed(self, meeting: Meeting) -> Installed:
@@ -220,7 +259,7 @@ class Rendezvous:
             for roster in self._rosters.values():
                 with self._changed:
                     meeting = roster.current
-                    abandoned = meeting is not None and meeting.tend(time.monotonic())
+                    abandoned = meeting is not None and self._tended(roster, meeting)
                     self._changed.notify_all()
                 if meeting is not None and abandoned:
                     self._clear_unheard(roster, meeting)
@@ -239,6 +278,13 @@ class Rendezvous:
                 return
             if restored:
                 log.warning("job %s: given again to %s", roster.job.name, ", ".join(restored))
+
+    def _tended(self, roster: Roster, meeting: Meeting) -> bool:
+        gone = set(meeting.gone)
+        abandoned = meeting.tend(time.monotonic())
+        for rank in meeting.gone - gone:
+            self._note("lost", roster.job.name, rank=rank, generation=meeting.generation)
+        return abandoned
 
     def _clear_unheard(self, roster: Roster, meeting: Meeting) -> None:
         try:
@@ -263,6 +309,28 @@ class Rendezvous:
                 self._deployer.remove(roster.job)
             finally:
                 self._upkeep[roster.job.name].release()
+            self._note("removed", roster.job.name, generation=meeting.generation)
+
+    def standings(self) -> list[Standing]:
+        """Return how every job stands now."""
+        with self._changed:
+            return [self._standing(name, roster) for name, roster in self._rosters.items()]
+
+    def _standing(self, name: str, roster: Roster) -> Standing:
+        current, gathers = roster.current, roster.next
+        running = current if current is not None and current.stage is Stage.RUNNING else None
+        return Standing(
+            job=roster.job,
+            generation=running.generation if running else 0,
+            gone=len(running.gone) if running else 0,
+            joined=len(gathers.joins) if gathers and gathers.stage is not Stage.ENDED else 0,
+            events={event: num for (job, event), num in self._events.items() if job == name},
+        )
+
+    def _note(self, event: str, job: str, **fields: object) -> None:
+        self._events[job, event] += 1
+        told = ", ".join(f"{name} {value}" for name, value in fields.items())
+        log.info("job %s: %s (%s)", job, event, told, extra={"event": event, "job": job, **fields})
 
 
 def _is_quiet(roster: Roster, meeting: Meeting, watch: Watch) -> bool:

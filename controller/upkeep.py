@@ -33,9 +33,9 @@ class Upkeep:
     def claim(self) -> None:
         """Be the only controller that serves the job; raises ControllerError."""
         try:
-            for name, switch in self.job.switches.items():
+            for name in self.job.switches:
                 if name not in self._claims or self._claims[name].is_broken:
-                    self._claim(name, switch.grpc, self.deployer.deadline_s)
+                    self._claim(name, self.deployer.deadline_s)
         except Exception:
             self.release()
             raise
@@ -52,7 +52,7 @@ class Upkeep:
         restored = []
         for name in [name for name, claim in self._claims.items() if claim.is_broken]:
             try:
-                self._claim(name, self.job.switches[name].grpc, LOOK_S)
+                self._claim(name, LOOK_S)
             except ClaimedError:
                 raise
             except SwitchError:
@@ -67,6 +67,6 @@ class Upkeep:
             claim.release()
         self._claims.clear()
 
-    def _claim(self, name: str, address: str, deadline_s: float) -> None:
-        device_id = self.job.switches[name].device_id
-        self._claims[name] = claim_job(address, device_id, self.job.name, deadline_s=deadline_s)
+    def _claim(self, name: str, deadline_s: float) -> None:
+        place = self.deployer.place(self.job.switches[name])
+        self._claims[name] = claim_job(place, self.job.name, deadline_s=deadline_s)

@@ -37,6 +37,8 @@ from host_agent.session import Session
 from host_agent.sockets import Messages, RunSocket, bound_socket
 from host_agent.transport import BandHeader, Core, OutgoingBand
 from host_agent.transport.numbering import Numbers
+from host_agent.transport.outgoing import Outgoing
+from host_agent.transport.ring import Values
 
 __all__ = ["Endpoint", "IncomingBand", "OutgoingBand", "Wanted"]
 
@@ -60,9 +62,10 @@ class Endpoint:
 
     `wanted(blob)` says which rows [num_rows] of a band are for this rank; it is a pure function and
     agrees with the members that the band's owner gave. Calls that wait raise RankLost, SwitchLost
-    or ProtocolError when what they wait for cannot come, and EndpointClosed after `close`.
-    `report` is told of ranks that look lost to this one where the job may go on without them; it
-    must not block. Whoever decides answers by `exclude`, at all ranks.
+    or ProtocolError when what they wait for cannot come, and EndpointClosed after `close`. Without
+    `bound` its socket is on loopback, where it reaches a switch on this machine only. `report` is
+    told of ranks that look lost to this one where the job may go on without them; it must not
+    block. Whoever decides answers by `exclude`, at all ranks.
     """
 
     def __init__(
@@ -72,10 +75,11 @@ class Endpoint:
         *,
         bound: socket.socket | None = None,
         report: Report | None = None,
+        socket_type: type[RunSocket] = RunSocket,
     ) -> None:
         self.session = session
         self._wanted = wanted
-        self._socket = RunSocket(bound or bound_socket("0.0.0.0"), session.switch)
+        self._socket = socket_type(bound or bound_socket("127.0.0.1"), session.switch)
         self._core = Core(session, time.monotonic(), self._socket.receive_bytes)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -174,7 +178,7 @@ class Endpoint:
             )
         return mask
 
-    def contribute(self, owner: int, numbers: Numbers, values: NDArray[np.float32]) -> None:
+    def contribute(self, owner: int, numbers: Numbers, values: Values) -> None:
         """Add partial rows `values` [m, num_values] to the sums of rows received; never blocks."""
         assert values.shape == (len(numbers), self.session.row.num_values), values.shape
         self._core.keep(owner, numbers, values)
@@ -185,14 +189,21 @@ class Endpoint:
 
     def wait_sums(self, call: int, band: int) -> NDArray[np.float64]:
         """Wait for the sums [n, num_values] of a band of mine; once per band."""
+        return self._summed(call, band).sums()
+
+    def wait_bytes(self, call: int, band: int) -> NDArray[np.uint8]:
+        """Wait for the sums of a band of mine as the switch made them; once per band."""
+        return self._summed(call, band).sum_bytes()
+
+    def _summed(self, call: int, band: int) -> Outgoing:
         with self._changed:
-            summed = self._await(lambda: self._core.take_summed((call, band)))
-        return summed.sums()
+            return self._await(lambda: self._core.take_summed((call, band)))
 
     def stats(self) -> dict[str, int]:
-        """Return everything that was counted, by name."""
+        """Return everything that was counted, by name, and the rows out now."""
         with self._changed:
-            return self._core.counters.report() | {"socket_lost": self._socket.lost}
+            now = {"socket_lost": self._socket.lost, "rows_out": self._core.rows_out}
+            return self._core.counters.report() | now
 
     def close(self) -> None:
         """Take leave of the other ranks, answer what they still ask for, and stop. Never raises.
