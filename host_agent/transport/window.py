@@ -55,7 +55,7 @@ class Window:
         """Header pieces of a band go out to ranks; their sum has one segment of no chunks."""
         slots = self._open(numbers, band)
         self.is_piece[slots] = True
-        self.members[slots] = audience
+        self.members[slots] = audience & self._peers.others
         self.exponent[slots] = 0
         self.got[slots] = True
         self.got[slots, 0] = False
