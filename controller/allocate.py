@@ -85,6 +85,34 @@ def next_generation(states: Iterable[SwitchState], *, now_s: float, last: int) -
     return generation
 
 
+def taken_by(held: SwitchState, state: SwitchState) -> str:
+    """Return the name of a job in `state` that has a number or a place of `held`; or ''."""
+    ours = held.jobs()
+    names = {job.name for job in ours.values()}
+    groups = {job.group for job in ours.values()}
+    for other in state.jobs().values():
+        if other.name in names:
+            continue
+        places = any(_overlap(one, owned) for owned in _owned(ours) for one in _owned({0: other}))
+        if other.id in ours or other.group in groups or places:
+            return other.name or f"number {other.id}"
+    return ""
+
+
+def _owned(jobs: Mapping[int, InstalledJob]) -> list[OwnerSlots]:
+    return [owned for job in jobs.values() for owned in job.slots.values()]
+
+
+def _overlap(one: OwnerSlots, other: OwnerSlots) -> bool:
+    return _meet((one.first_slot, one.num_slots), (other.first_slot, other.num_slots)) or _meet(
+        (one.first_cell, one.num_cells), (other.first_cell, other.num_cells)
+    )
+
+
+def _meet(one: Span, other: Span) -> bool:
+    return one[0] < other[0] + other[1] and other[0] < one[0] + one[1]
+
+
 def first_fit(used: Iterable[Span], size: int, limit: int) -> int | None:
     """Return the lowest start of `size` units below `limit` that touches no used span."""
     start = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`incmoe controller`: apply, show, remove, counters, serve. Reads arguments and prints."""
+"""`incmoe controller`: apply, show, remove, counters, serve, replace. Reads and prints."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from controller.claim import Place, turn
 from controller.deploy import Deployer, remove_job
 from controller.errors import ControllerError
 from controller.job import Job
 from controller.job_file import load_job
 from controller.metrics import collect
-from controller.rendezvous import JOIN_TIMEOUT_S, Rendezvous, serve
+from controller.rendezvous import JOIN_TIMEOUT_S, Rendezvous
 from controller.report import counter_lines, counters_document, switch_lines
+from controller.service import serve
 from controller.session import DEADLINE_S, Credentials
 from controller.state import everything
 from controller.switch import Load, Switch
+from controller.upkeep import Upkeep
+from host_agent.rendezvous import RendezvousError, replace
 from ops import logs, tls
 from ops.metrics import OPTION_HELP, served
 
@@ -41,6 +45,7 @@ def add_parser(subparsers: Any) -> None:
     _add_remove(commands)
     _add_counters(commands)
     _add_serve(commands)
+    _add_replace(commands)
 
 
 def _add_apply(commands: Any) -> None:
@@ -94,6 +99,21 @@ def _add_serve(commands: Any) -> None:
     _finish(parser, run_serve)
 
 
+def _add_replace(commands: Any) -> None:
+    parser = commands.add_parser(
+        "replace", help="take a rank out of a running job, for another process to join as it"
+    )
+    parser.add_argument("job", metavar="JOB", help="a job file, or a name")
+    parser.add_argument("rank", metavar="RANK", type=int)
+    parser.add_argument(
+        "--controller",
+        default=LISTEN,
+        metavar="ADDRESS",
+        help="which serves the job: HOST:PORT or unix:PATH (default %(default)s)",
+    )
+    _finish(parser, run_replace)
+
+
 def _add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pipeline",
@@ -135,7 +155,13 @@ def _quietly(run: Any) -> Any:
 def run_apply(args: argparse.Namespace) -> int:
     """Install a job and say what had to be changed."""
     job = load_job(args.job)
-    installed = _deployer(args).install(job, renew=False)
+    deployer = _deployer(args)
+    upkeep = Upkeep(job, deployer)
+    upkeep.claim()  # not while another controller serves it
+    try:
+        installed = deployer.install(job, renew=False)
+    finally:
+        upkeep.release()
     for name, changed in installed.changed.items():
         num = len(changed.delete) + len(changed.modify)
         num += len(changed.insert) + len(changed.insert_groups)
@@ -211,6 +237,22 @@ def _serve(args: argparse.Namespace, jobs: dict[str, Job], stack: ExitStack) -> 
     return 0
 
 
+def run_replace(args: argparse.Namespace) -> int:
+    """Take a rank out of a running job, and say what comes next."""
+    name = _job_name(args.job)
+    try:
+        done = replace(
+            args.controller, name, args.rank, timeout_s=args.deadline, tls=tls.of_options(args)
+        )
+    except RendezvousError as error:
+        raise ControllerError(f"replace: {error}") from None
+    print(
+        f"job {name}: rank {args.rank} is out of generation {done.generation}; "
+        "the next process to join as it opens the next generation"
+    )
+    return 0
+
+
 def _credentials(args: argparse.Namespace) -> Credentials:
     return Credentials(tls.of_options(args), args.role)
 
@@ -266,11 +308,15 @@ def _targets(args: argparse.Namespace, *, writes: bool) -> Iterator[Switch]:
         raise ControllerError("which switch? Give --switch HOST:PORT or a job file")
     credentials = _credentials(args)
     for address, device_id, certificate in places:
-        with Switch.connect(
-            address,
-            device_id=device_id,
-            writes=writes,
-            deadline_s=args.deadline,
-            credentials=credentials.towards(certificate),
-        ) as switch:
-            yield switch
+        place = Place(address, device_id, credentials.towards(certificate))
+        with ExitStack() as stack:
+            if writes:
+                stack.enter_context(turn(place, deadline_s=args.deadline))
+            connected = Switch.connect(
+                address,
+                device_id=device_id,
+                writes=writes,
+                deadline_s=args.deadline,
+                credentials=place.credentials,
+            )
+            yield stack.enter_context(connected)

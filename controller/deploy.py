@@ -11,14 +11,24 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from controller.address import ip_text
-from controller.allocate import Holding, allocate, next_generation
+from controller.allocate import Holding, allocate, next_generation, taken_by
+from controller.claim import Place, turn
 from controller.entries import Share, forward_entries, job_entries
 from controller.errors import ControllerError, SwitchError
 from controller.job import Job
+from controller.job import Switch as SwitchPlace
 from controller.session import DEADLINE_S, NOBODY, Credentials
-from controller.state import Changes, InstalledJob, Scope, of_jobs, plain_traffic
+from controller.state import (
+    Changes,
+    InstalledJob,
+    Scope,
+    SwitchState,
+    nothing,
+    of_jobs,
+    plain_traffic,
+)
 from controller.switch import Load, Switch
-from host_agent.rendezvous import Ticket
+from host_agent.messages import Ticket
 from host_agent.wire import INC_UDP_PORT
 from p4src import program
 
@@ -51,6 +61,7 @@ class Installed:
             switch_host=ip_text(switch_ip),
             switch_port=INC_UDP_PORT,
             ranks=tuple(range(self.job.world_size)),
+            on_loss=self.job.on_loss.value,
         )
 
 
@@ -104,9 +115,37 @@ class Deployer:
         }
         return {name: jobs[0] for name, jobs in found.items() if jobs}
 
+    def held(self, job: Job) -> dict[str, SwitchState]:
+        """Return what each switch holds of the job, and of plain traffic if the job brings it."""
+        with self._connected(job, writes=False) as switches:
+            states = {name: switch.read_state() for name, switch in switches.items()}
+        return {name: _held(job, name, state) for name, state in states.items()}
+
+    def restore(self, job: Job, name: str, held: SwitchState) -> None:
+        """Give a switch that lost everything what it held; raises SwitchError if that clashes."""
+        with self._connected(job, only=name) as switches:
+            switch = switches[name]
+            switch.load(program(job.geometry), how=self.load)
+            taker = taken_by(held, switch.read_state())
+            if taker:
+                problem = f"came back, and job {taker} has what job {job.name} had"
+                raise SwitchError(switch.address, problem)
+            switch.reconcile(held.entries.values(), scope=nothing)
+
+    def place(self, switch: SwitchPlace) -> Place:
+        """Return where a job's switch is, and who this controller is to it."""
+        credentials = self.credentials.towards(switch.certificate)
+        return Place(switch.grpc, switch.device_id, credentials)
+
     @contextmanager
-    def _connected(self, job: Job, *, writes: bool = True) -> Iterator[dict[str, Switch]]:
+    def _connected(
+        self, job: Job, *, writes: bool = True, only: str = ""
+    ) -> Iterator[dict[str, Switch]]:
+        chosen = {name: switch for name, switch in job.switches.items() if only in ("", name)}
         with ExitStack() as stack:
+            if writes:  # in one order everywhere, so that two controllers cannot each have half
+                for one in sorted(chosen.values(), key=lambda one: (one.grpc, one.device_id)):
+                    stack.enter_context(turn(self.place(one), deadline_s=self.deadline_s))
             yield {
                 name: stack.enter_context(
                     Switch.connect(
@@ -117,7 +156,7 @@ class Deployer:
                         credentials=self.credentials.towards(switch.certificate),
                     )
                 )
-                for name, switch in job.switches.items()
+                for name, switch in chosen.items()
             }
 
     def _generation(self, holdings: Mapping[str, Holding]) -> int:
@@ -140,6 +179,14 @@ def remove_job(switch: Switch, name: str) -> bool:
         return False
     switch.reconcile([], scope=of_jobs(state, numbers))
     return True
+
+
+def _held(job: Job, name: str, state: SwitchState) -> SwitchState:
+    numbers = [number for number, one in state.jobs().items() if one.name == job.name]
+    ours = of_jobs(state, numbers)
+    plain = job.switches[name].forwarding is not None
+    entries = state.entries.values()
+    return SwitchState.of(e for e in entries if ours(e) or (plain and plain_traffic(e)))
 
 
 def _ours(name: str, holding: Holding, share: Share) -> Scope:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from controller.address import Endpoint
+from host_agent.session import OnLoss
 
 MAX_PORT: Final = 510  # v1model: ports are 9 bits and 511 drops
 MAX_SLOTS: Final = 0xFFFF  # `slot` has 16 bits on the wire
@@ -79,6 +80,7 @@ class Job:
     ranks: tuple[Rank, ...]
     switches: Mapping[str, Switch]
     links: tuple[tuple[PortRef, PortRef], ...]
+    on_loss: OnLoss = OnLoss.FAIL
     fingerprint: Mapping[str, object] = field(default_factory=dict)  # what every rank's must hold
 
     @property

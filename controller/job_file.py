@@ -33,6 +33,7 @@ from controller.job import (
     Switch,
 )
 from controller.topology import check_topology
+from host_agent.session import OnLoss
 from host_agent.wire import MAX_RANKS
 from p4src import GEOMETRIES
 
@@ -71,7 +72,7 @@ def parse_job(document: object) -> Job:
     """Return the job of a parsed document; raises JobFileError."""
     fields = Node("", document).fields(
         required=["job", "geometry", "slots", "switches", "ranks"],
-        optional=["segments", "links", "fingerprint"],
+        optional=["segments", "links", "on_loss", "fingerprint"],
     )
     switches = {
         key.text(NAME, NAME_MEANING): _switch(key, value)
@@ -88,10 +89,17 @@ def parse_job(document: object) -> Job:
         ranks=_ranks(fields["ranks"], switches),
         switches=switches,
         links=tuple(_link(item, switches) for item in fields.items("links")),
+        on_loss=_on_loss(fields.get("on_loss")),
         fingerprint=_fingerprint(fields),
     )
     check_topology(job)
     return job
+
+
+def _on_loss(node: Node | None) -> OnLoss:
+    return (
+        OnLoss(node.text("|".join(OnLoss), f"one of {', '.join(OnLoss)}")) if node else OnLoss.FAIL
+    )
 
 
 def _ranks(node: Node, switches: dict[str, Switch]) -> tuple[Rank, ...]:

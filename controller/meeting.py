@@ -15,22 +15,31 @@ A meeting is one life of a job, from its first join to its last leave; it gets o
 3. A rank that joins the next meeting has left the running one.
 4. A rank of a running job watches; one that does not for WATCH_WITHIN_S is lost.
 5. A job whose ranks are all lost is abandoned after LOST_S, in which they may come back.
+6. A rank that is lost to a job which goes on without it, or is replaced, cannot come back: others
+   have acted on it. After a restart of the controller the ranks themselves say who that is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from controller.address import Endpoint, ip_text, parse_ip
+from controller.address import Endpoint, parse_ip
+from controller.admission import (
+    address,
+    check_join,
+    fingerprint_difference,
+    shared_address,
+    who,
+)
 from controller.deploy import Installed
 from controller.errors import RefusedError
 from controller.job import Job
-from host_agent.rendezvous import Join, Ticket
+from host_agent.messages import Join, Notice, Ticket
+from host_agent.session import OnLoss
 
-MAX_UDP_PORT: Final = 0xFFFF
 WATCH_WITHIN_S: Final = 10.0
 LOST_S: Final = 10.0
 
@@ -56,6 +65,7 @@ class Meeting:
     generation: int = 0
     gone: set[int] = field(default_factory=set)  # who left, and who was lost
     left: set[int] = field(default_factory=set)
+    expelled: set[int] = field(default_factory=set)  # who may not come back
     watching: set[int] = field(default_factory=set)
     due: dict[int, float] = field(default_factory=dict)  # by when a rank must watch again
     deserted_since: float | None = None
@@ -75,7 +85,7 @@ class Meeting:
         if join.rank in self.joins:
             first = self.joins[join.rank]
             raise RefusedError(
-                f"{_who(join)} joins twice: from {_address(first)} and from {_address(join)}"
+                f"{who(join)} joins twice: from {address(first)} and from {address(join)}"
             )
         for other in self.joins.values():
             difference = shared_address(other, join) or fingerprint_difference(other, join)
@@ -98,9 +108,14 @@ class Meeting:
         if not 0 <= rank <= last:
             raise RefusedError(f"job {self.job.name}: rank {rank} is outside 0..{last}")
 
-    def watch(self, rank: int) -> None:
-        """A rank of a running job is there, perhaps again; but not after it said that it leaves."""
-        if rank in self.left:
+    def watch(self, rank: int, gone: Iterable[int] = ()) -> None:
+        """A rank of a running job is there, perhaps again; but not after it left, or was expelled.
+
+        `gone`: who is, as far as it knows.
+        """
+        if self._degrades:
+            self.expel(gone)
+        if rank in self.left | self.expelled:
             return
         self.watching.add(rank)
         self.due.pop(rank, None)
@@ -116,12 +131,40 @@ class Meeting:
         self.left.add(rank)
         self.lose(rank)
 
+    @property
+    def _degrades(self) -> bool:
+        return self.job.on_loss is OnLoss.DEGRADE
+
+    def expel(self, ranks: Iterable[int]) -> None:
+        """Ranks are gone for good."""
+        here = set(ranks) & set(range(self.job.world_size))
+        self.expelled |= here
+        self.gone |= here
+
+    def presume_lost(self, rank: int) -> None:
+        """Another process joins as `rank`: if that does not watch, it ended without a word.
+
+        Not where that would be for good: it may be between two watches.
+        """
+        if rank not in self.watching and not self._degrades:
+            self.lose(rank)
+
+    def report(self, rank: int, lost: Iterable[int]) -> None:
+        """A rank awaits something of others that are silent; raises RefusedError."""
+        if not self._degrades:
+            raise RefusedError(f"job {self.job.name} does not go on without ranks it has lost")
+        if rank in self.expelled:
+            raise RefusedError(f"job {self.job.name}: rank {rank} is itself no longer of the job")
+        self.expel(lost)
+
     def lose(self, rank: int) -> None:
         """A rank's process is gone, as far as can be seen."""
         if self.stage is Stage.GATHERING:
             self.joins.pop(rank, None)
             if not self.joins:
                 self.end(f"job {self.job.name}: all ranks gave up")
+        elif self._degrades:
+            self.expel([rank])
         else:
             self.gone.add(rank)
 
@@ -200,6 +243,12 @@ class Roster:
         self.current = Meeting(self.job, deadline=now)
         self.current.run(generation, now)
 
+    def notice(self, meeting: Meeting) -> Notice:
+        """Return what a rank of a meeting is to know."""
+        gathers = self.next is not None and self.next.stage is Stage.GATHERING
+        waiting = self.next.joins if self.next is not None and gathers else ()
+        return Notice(tuple(sorted(meeting.gone)), meeting.ended, tuple(sorted(waiting)))
+
     def meetings(self) -> Iterator[Meeting]:
         """Yield the meetings that have not ended."""
         for meeting in (self.current, self.next):
@@ -208,91 +257,13 @@ class Roster:
 
     def _check_turn(self, join: Join) -> None:
         if self.next is not None and self.next.stage is Stage.INSTALLING:
-            raise RefusedError(f"{_who(join)}: the job has all its ranks and is being installed")
+            raise RefusedError(f"{who(join)}: the job has all its ranks and is being installed")
         running = self.current
         if running is None or running.stage is not Stage.RUNNING:
             return
-        if join.rank not in running.watching:  # its process ended without a word
-            running.lose(join.rank)
+        running.presume_lost(join.rank)
         if not running.gone:
             raise RefusedError(
-                f"{_who(join)}: the job runs as generation {running.generation} and none of its "
+                f"{who(join)}: the job runs as generation {running.generation} and none of its "
                 f"ranks has left"
             )
-
-
-def check_join(job: Job, join: Join) -> None:
-    """Raise RefusedError where a join contradicts the job file."""
-    if not 0 <= join.rank < job.world_size:
-        raise RefusedError(
-            f"{_who(join)} is outside 0..{job.world_size - 1}: the job has {job.world_size} ranks"
-        )
-    known = job.ranks[join.rank].endpoint
-    try:
-        host = parse_ip(join.host)
-    except ValueError:
-        raise RefusedError(f"{_who(join)}: {join.host!r} is not an IPv4 address") from None
-    if not 1 <= join.udp_port <= MAX_UDP_PORT:
-        raise RefusedError(f"{_who(join)}: udp port {join.udp_port} is outside 1..{MAX_UDP_PORT}")
-    if host == 0 and known.ip is None:
-        raise RefusedError(f"{_who(join)}: bound to 0.0.0.0, and the job file gives no ip")
-    pairs: list[tuple[str, object, object]] = [
-        ("world size", join.world_size, job.world_size),
-        ("geometry", join.geometry, job.geometry),
-        ("ip", join.host, ip_text(known.ip) if known.ip and host else join.host),
-        ("udp port", join.udp_port, known.udp_port or join.udp_port),
-    ]
-    given_print = _flat(join.fingerprint)
-    pairs += [
-        (f"fingerprint field {name}", given_print.get(name, "missing"), value)
-        for name, value in _flat(job.fingerprint).items()
-    ]
-    for name, given, expected in pairs:
-        if given != expected:
-            raise RefusedError(f"{_who(join)}: {name} is {given}, the job file says {expected}")
-
-
-def check_identity(job: Job, rank: int, client: str) -> None:
-    """Raise RefusedError where a caller does not show the certificate that its rank has."""
-    if not 0 <= rank < job.world_size or client == job.ranks[rank].certificate:
-        return  # what rank there is, is checked with everything else
-    if job.ranks[rank].certificate:
-        shown = f"a certificate of {client}" if client else "no certificate"
-        raise RefusedError(f"job {job.name}: rank {rank} shows {shown}, not its own")
-
-
-def shared_address(one: Join, other: Join) -> str:
-    """Return what is wrong if two ranks gave one address; or ''."""
-    if parse_ip(other.host) == 0 or _address(one) != _address(other):  # 0.0.0.0: the file knows
-        return ""
-    return f"ranks {one.rank} and {other.rank} are both at {_address(one)}"
-
-
-def fingerprint_difference(one: Join, other: Join) -> str:
-    """Return the first field in which two fingerprints differ, both values and ranks; or ''."""
-    ours, theirs = _flat(one.fingerprint), _flat(other.fingerprint)
-    for name in sorted(ours.keys() | theirs.keys()):
-        if ours.get(name, "missing") != theirs.get(name, "missing"):
-            return (
-                f"fingerprint field {name} is {ours.get(name, 'missing')!r} at rank {one.rank} "
-                f"and {theirs.get(name, 'missing')!r} at rank {other.rank}"
-            )
-    return ""
-
-
-def _flat(fingerprint: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for name, value in fingerprint.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
-
-
-def _address(join: Join) -> str:
-    return f"{join.host}:{join.udp_port}"
-
-
-def _who(join: Join) -> str:
-    return f"job {join.job}: rank {join.rank}"

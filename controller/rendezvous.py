@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rendezvous service: threads, deadlines and gRPC around `meeting`; installs through `deploy`.
+"""The rendezvous: threads and deadlines around `meeting`; installs through `deploy`.
 
 Two locks, taken in this order and never the other way: `_switches` while switches are written,
 `_changed` while meetings change.
@@ -12,35 +12,31 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-import grpc
-
-from controller.deploy import Deployer
+from controller.admission import check_identity, check_operator
+from controller.deploy import Deployer, Installed
 from controller.errors import ControllerError, RefusedError
 from controller.job import Job
-from controller.meeting import Meeting, Roster, Stage, check_identity
-from host_agent.rendezvous import (
-    METHODS,
-    SERVICE,
+from controller.meeting import Meeting, Roster, Stage
+from controller.upkeep import Upkeep
+from host_agent.messages import (
     Join,
     Leave,
     Left,
     Message,
     Notice,
-    RendezvousError,
+    Replace,
+    Replaced,
+    Report,
+    Reported,
     Ticket,
     Watch,
-    decode,
-    encode,
 )
-from ops.tls import Tls, add_port, client_name
 
 JOIN_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.5  # how soon a call whose client is gone is noticed, if gRPC does not say so
-SPARE_THREADS: Final = 8  # for calls that are refused while all ranks wait
 log: Final = logging.getLogger(__name__)
 
 Alive = Callable[[], bool]  # whether the client of a call is still there
@@ -66,6 +62,7 @@ class Rendezvous:
     ) -> None:
         self._rosters: Final = {name: Roster(job, timeout_s) for name, job in jobs.items()}
         self._deployer: Final = deployer
+        self._upkeep: Final = {name: Upkeep(job, deployer) for name, job in jobs.items()}
         self._switches: Final = threading.Lock()
         self._changed: Final = threading.Condition()
         self._stopped: Final = threading.Event()
@@ -97,14 +94,13 @@ class Rendezvous:
         roster = self._roster(watch.job)
         meeting = self._find(roster, watch.generation)
         if meeting is None:
-            reason = f"job {watch.job} is not installed under generation {watch.generation}"
-            return Notice(gone=(), ended=reason)
+            return Notice(gone=(), ended=_not_installed(watch.job, watch.generation))
         with self._changed:
             meeting.check_rank(watch.rank)
             if meeting.stage is Stage.RUNNING:
-                meeting.watch(watch.rank)
+                meeting.watch(watch.rank, watch.gone)
                 self._changed.notify_all()
-            while _is_quiet(meeting, watch) and alive():
+            while _is_quiet(roster, meeting, watch) and alive():
                 self._changed.wait(POLL_S)
             meeting.answered(watch.rank, time.monotonic())
             if not alive():
@@ -112,7 +108,7 @@ class Rendezvous:
                     self._note("lost", watch.job, rank=watch.rank, generation=watch.generation)
                 meeting.lose(watch.rank)
                 self._changed.notify_all()
-            return Notice(tuple(sorted(meeting.gone)), meeting.ended)
+            return roster.notice(meeting)
 
     def leave(self, leave: Leave, alive: Alive) -> Left:
         """Note that a rank has left; after the last one the switches are cleared."""
@@ -127,12 +123,41 @@ class Rendezvous:
             self._clear(roster, meeting)
         return Left()
 
+    def report(self, report: Report, alive: Alive) -> Reported:
+        """Take it in that a rank finds others silent; raises RefusedError."""
+        roster = self._roster(report.job)
+        meeting = self._find(roster, report.generation)
+        if meeting is None:
+            raise RefusedError(_not_installed(report.job, report.generation))
+        with self._changed:
+            meeting.check_rank(report.rank)
+            meeting.report(report.rank, report.lost)
+            self._changed.notify_all()
+        return Reported()
+
+    def replace(self, replace: Replace, alive: Alive) -> Replaced:
+        """Take a rank out of a running job, for another to join as it; raises RefusedError."""
+        roster = self._roster(replace.job)
+        with self._changed:
+            meeting = roster.current
+            if meeting is None or not _runs(roster):
+                raise RefusedError(
+                    f"job {replace.job} does not run: its ranks can join as they are"
+                )
+            meeting.check_rank(replace.rank)
+            meeting.expel([replace.rank])
+            self._changed.notify_all()
+            return Replaced(meeting.generation)
+
     def check_identity(self, message: Message, client: str) -> None:
         """Raise RefusedError where a caller is not the rank it says; `client`: its certificate."""
-        assert isinstance(message, Join | Watch | Leave)
+        assert isinstance(message, Join | Watch | Leave | Report | Replace)
         roster = self._roster(message.job)
         try:
-            check_identity(roster.job, message.rank, client)
+            if isinstance(message, Replace):
+                check_operator(roster.job, client)
+            else:
+                check_identity(roster.job, message.rank, client)
         except RefusedError as error:
             with self._changed:
                 self._note("refused", message.job, rank=message.rank, reason=str(error))
@@ -153,8 +178,12 @@ class Rendezvous:
                     for meeting in roster.meetings():
                         meeting.end(f"job {roster.job.name}: the controller stopped")
                 self._changed.notify_all()
-            for roster in running:
-                self._deployer.remove(roster.job)
+            try:
+                for roster in running:
+                    self._deployer.remove(roster.job)
+            finally:
+                for upkeep in self._upkeep.values():
+                    upkeep.release()
 
     def _roster(self, name: str) -> Roster:
         if name not in self._rosters:
@@ -166,19 +195,28 @@ class Rendezvous:
         with self._switches:
             problem = ""
             try:
-                job = meeting.job.with_endpoints(meeting.endpoints())
-                installed = self._deployer.install(job, renew=True)
+                installed = self._installed(meeting)
             except Exception as error:  # whatever it is, the other ranks must not wait for ever
                 problem = str(error)
                 if not isinstance(error, ControllerError):
                     log.exception("installing job %s", meeting.job.name)
             with self._changed:
                 if problem:
+                    if not _runs(roster):
+                        self._upkeep[roster.job.name].release()
                     meeting.end(f"job {meeting.job.name} could not be installed: {problem}")
                 elif meeting.stage is Stage.INSTALLING:
                     roster.started(meeting, installed, time.monotonic())
                     self._note("installed", meeting.job.name, generation=meeting.generation)
                 self._changed.notify_all()
+
+    def _installed(self, meeting: Meeting) -> Installed:
+        upkeep = self._upkeep[meeting.job.name]
+        upkeep.claim()
+        job = meeting.job.with_endpoints(meeting.endpoints())
+        installed = self._deployer.install(job, renew=True)
+        upkeep.note()
+        return installed
 
     def _await_ticket(self, roster: Roster, meeting: Meeting, rank: int, alive: Alive) -> Ticket:
         with self._changed:
@@ -201,14 +239,22 @@ class Rendezvous:
         with self._switches:
             found = self._deployer.find(roster.job)
             held = {job.generation for job in found.values()}
+            if len(found) == len(roster.job.switches) and held == {generation}:
+                self._adopt(roster, generation)
             with self._changed:
-                on_all = len(found) == len(roster.job.switches)
-                if not _runs(roster) and on_all and held == {generation}:
-                    roster.adopt(generation, time.monotonic())
                 return _of_generation(roster, generation)
 
+    def _adopt(self, roster: Roster, generation: int) -> None:
+        """Serve a job that an earlier controller put on the switches; raises ControllerError."""
+        upkeep = self._upkeep[roster.job.name]
+        upkeep.claim()
+        upkeep.note()
+        with self._changed:
+            if not _runs(roster):
+                roster.adopt(generation, time.monotonic())
+
     def _tend(self) -> None:
-        """Clear the jobs that no rank has come back to."""
+        """Give restarted switches what they had; clear the jobs that no rank has come back to."""
         while not self._stopped.wait(POLL_S):
             for roster in self._rosters.values():
                 with self._changed:
@@ -217,6 +263,21 @@ class Rendezvous:
                     self._changed.notify_all()
                 if meeting is not None and abandoned:
                     self._clear_unheard(roster, meeting)
+                elif meeting is not None:
+                    self._restore(roster, meeting)
+
+    def _restore(self, roster: Roster, meeting: Meeting) -> None:
+        with self._switches:
+            try:
+                restored = self._upkeep[roster.job.name].restore()
+            except ControllerError as error:
+                log.warning("job %s: %s", roster.job.name, error)
+                with self._changed:
+                    meeting.end(f"job {roster.job.name}: {error}")
+                    self._changed.notify_all()
+                return
+            if restored:
+                log.warning("job %s: given again to %s", roster.job.name, ", ".join(restored))
 
     def _tended(self, roster: Roster, meeting: Meeting) -> bool:
         gone = set(meeting.gone)
@@ -244,7 +305,10 @@ class Rendezvous:
                 if roster.current is not meeting:
                     return
                 roster.current = None
-            self._deployer.remove(roster.job)
+            try:
+                self._deployer.remove(roster.job)
+            finally:
+                self._upkeep[roster.job.name].release()
             self._note("removed", roster.job.name, generation=meeting.generation)
 
     def standings(self) -> list[Standing]:
@@ -269,8 +333,12 @@ class Rendezvous:
         log.info("job %s: %s (%s)", job, event, told, extra={"event": event, "job": job, **fields})
 
 
-def _is_quiet(meeting: Meeting, watch: Watch) -> bool:
-    return meeting.stage is Stage.RUNNING and tuple(sorted(meeting.gone)) == watch.gone
+def _is_quiet(roster: Roster, meeting: Meeting, watch: Watch) -> bool:
+    return roster.notice(meeting) == Notice(watch.gone, "", watch.waiting)
+
+
+def _not_installed(job: str, generation: int) -> str:
+    return f"job {job} is not installed under generation {generation}"
 
 
 def _runs(roster: Roster) -> bool:
@@ -280,49 +348,3 @@ def _runs(roster: Roster) -> bool:
 def _of_generation(roster: Roster, generation: int) -> Meeting | None:
     current = roster.current
     return current if current is not None and current.generation == generation else None
-
-
-def serve(
-    rendezvous: Rendezvous, listen: str, *, num_ranks: int, tls: Tls | None = None
-) -> tuple[grpc.Server, int]:
-    """Start serving at `listen` (HOST:PORT or unix:PATH); return the server and its port.
-
-    With `tls`, a caller must show a certificate of the authority.
-    """
-    threads = ThreadPoolExecutor(2 * num_ranks + SPARE_THREADS, "rendezvous")
-    options = [
-        ("grpc.so_reuseport", 0),
-        ("grpc.keepalive_time_ms", 10_000),
-        ("grpc.keepalive_timeout_ms", 5_000),
-    ]
-    server = grpc.server(threads, options=options)
-    handlers = {name: _handler(rendezvous, name) for name in METHODS}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    try:
-        port = add_port(server, listen, tls)
-    except RuntimeError:
-        port = 0
-    if port == 0:
-        raise ControllerError(
-            f"cannot listen at {listen}: the address is in use or not this host's"
-        )
-    server.start()
-    return server, port
-
-
-def _handler(rendezvous: Rendezvous, name: str) -> grpc.RpcMethodHandler[bytes, bytes]:
-    asked, _ = METHODS[name]
-    method: Callable[[Message, Alive], Message] = getattr(rendezvous, name)
-
-    def answer(body: bytes, context: grpc.ServicerContext) -> bytes:
-        context.add_callback(rendezvous.wake)
-        try:
-            message = decode(asked, body)
-            rendezvous.check_identity(message, client_name(context))
-            return encode(method(message, context.is_active))
-        except RendezvousError as error:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except ControllerError as error:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-
-    return grpc.unary_unary_rpc_method_handler(answer)

@@ -133,6 +133,11 @@ def everything(entry: Entry) -> bool:
     return True
 
 
+def nothing(entry: Entry) -> bool:
+    """What is to be taken off a switch when something is only added."""
+    return False
+
+
 def plain_traffic(entry: Entry) -> bool:
     """What a switch holds for traffic that is not ours."""
     if isinstance(entry, MulticastGroup):

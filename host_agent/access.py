@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -20,8 +21,8 @@ from host_agent.collectives import Geometry, Group, Layout
 from host_agent.endpoint import Endpoint, Wanted
 from host_agent.errors import AgentError
 from host_agent.metrics import served_by_rank
-from host_agent.rendezvous import Join, Membership, Ticket, join
-from host_agent.session import LANE_BITS, Pacing, RowFormat, Timers
+from host_agent.rendezvous import Join, Membership, Notice, Ticket, join
+from host_agent.session import LANE_BITS, OnLoss, Pacing, RowFormat, Timers
 from host_agent.sockets import bound_socket
 from ops import logs
 from ops.metrics import MetricsError, parse_address
@@ -153,7 +154,10 @@ class Access:
             session = membership.ticket.session(
                 *(rank, terms.row), timers=terms.timers, pacing=terms.pacing
             )
-            endpoint = stack.enter_context(Endpoint(session, terms.wanted, bound=bound))
+            endpoint = stack.enter_context(
+                Endpoint(session, terms.wanted, bound=bound, report=membership.report)
+            )
+            membership.follow(partial(_heed, endpoint))
             endpoint.check_switch()
             told = {"job": self.job, "rank": rank, "generation": session.generation}
             log.info("rank %d has joined job %s", rank, self.job, extra=told)
@@ -207,6 +211,14 @@ class Seat:
     group: Group
     _stack: ExitStack
 
+    def is_outdated(self) -> bool:
+        """Return whether a rank waits for the job's next generation; a call of all ranks.
+
+        Then close the seat, and take one anew.
+        """
+        waits = bytes([bool(self.membership.notice.waiting)])
+        return b"\1" in self.group.exchange(waits)
+
     def close(self) -> None:
         """Leave in order: the group, its endpoint, the job."""
         self.__exit__(None, None, None)
@@ -226,6 +238,15 @@ class Seat:
             self.group.close()
         finally:
             self._stack.__exit__(kind, error, trace)
+
+
+def _heed(endpoint: Endpoint, notice: Notice) -> None:
+    """Do what the controller says of who is gone, and of the job's end."""
+    session = endpoint.session
+    goes_on = session.on_loss is OnLoss.DEGRADE
+    endpoint.exclude(rank for rank in notice.gone if goes_on or rank == session.rank)
+    if notice.ended:
+        endpoint.end(notice.ended)
 
 
 def _one_of(given: Mapping[str, str], name: str, allowed: list[str] | tuple[str, ...]) -> str:

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
@@ -27,7 +27,9 @@ from numpy.typing import NDArray
 from host_agent import wire
 from host_agent.errors import (
     EndpointClosed,
+    JobEnded,
     ProtocolError,
+    RankLost,
     SwitchUnreachable,
     TransportError,
 )
@@ -43,6 +45,7 @@ __all__ = ["Endpoint", "IncomingBand", "OutgoingBand", "Wanted"]
 ECHO_EVERY_S = 0.25
 T = TypeVar("T")
 Wanted = Callable[[bytes], NDArray[np.bool_]]
+Report = Callable[[tuple[int, ...]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,9 @@ class Endpoint:
     `wanted(blob)` says which rows [num_rows] of a band are for this rank; it is a pure function and
     agrees with the members that the band's owner gave. Calls that wait raise RankLost, SwitchLost
     or ProtocolError when what they wait for cannot come, and EndpointClosed after `close`. Without
-    `bound` its socket is on loopback, where it reaches a switch on this machine only.
+    `bound` its socket is on loopback, where it reaches a switch on this machine only. `report` is
+    told of ranks that look lost to this one where the job may go on without them; it must not
+    block. Whoever decides answers by `exclude`, at all ranks.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class Endpoint:
         wanted: Wanted,
         *,
         bound: socket.socket | None = None,
+        report: Report | None = None,
         socket_type: type[RunSocket] = RunSocket,
     ) -> None:
         self.session = session
@@ -78,6 +84,8 @@ class Endpoint:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._unsent: deque[Messages] = deque()
+        self._report = report
+        self._reported: tuple[int, ...] = ()
         self._closed = False
         self._stopping = False
         self._deadline = 0.0  # when the core wants to be polled next
@@ -122,6 +130,27 @@ class Endpoint:
             self._core.send_band(band)
         self._wake()
 
+    def exclude(self, ranks: Iterable[int]) -> None:
+        """Go on without `ranks`, for good: their bands raise RankLost, sums are made without them.
+
+        Excluded itself, this rank fails with RankExpelled.
+        """
+        with self._changed:
+            if self._stopping:
+                return
+            self._core.exclude(time.monotonic(), wire.rank_set(*ranks))
+            self._changed.notify_all()
+            self._wake()
+
+    @property
+    def gone(self) -> int:
+        """Bitmap of the ranks that were excluded."""
+        return self._core.peers.gone
+
+    def end(self, reason: str) -> None:
+        """Fail every call with JobEnded: the job is over, or goes on elsewhere."""
+        self._fail(JobEnded(reason))
+
     def receive_band(self, owner: int, call: int, band: int) -> IncomingBand:
         """Wait for a band's header and all its rows that are for this rank; once per band."""
         key = (call, band)
@@ -129,11 +158,11 @@ class Endpoint:
             self._core.await_bands(owner, 1)
         try:
             with self._changed:
-                header = self._await(lambda: self._core.take_header(owner, key))
+                header = self._await(lambda: self._core.take_header(owner, key), owner)
             mask = self._mask(owner, header)
             with self._changed:
                 self._core.expect(owner, key, header, mask)
-                self._await(lambda: self._core.has_all(owner, key) or None)
+                self._await(lambda: self._core.has_all(owner, key) or None, owner)
         finally:
             with self._changed:
                 self._core.await_bands(owner, -1)
@@ -232,9 +261,11 @@ class Endpoint:
     ) -> None:
         self._close(orderly=error is None)
 
-    def _await(self, ready: Callable[[], T | None]) -> T:
+    def _await(self, ready: Callable[[], T | None], owner: int | None = None) -> T:
         while (value := ready()) is None:
             self._raise_if_over()
+            if owner is not None and self.gone >> owner & 1:
+                raise RankLost([owner], "the job goes on without it")
             self._changed.wait()
         return value
 
@@ -277,8 +308,16 @@ class Endpoint:
             if self._core.take_progress() or self._core.failure is not None or self._closed:
                 self._changed.notify_all()
             self._deadline = self._core.deadline()
+            suspects = self._core.suspects
+        self._tell(suspects)
         self._unsent.extend(run.encode() for run in runs)
         self._flush()
+
+    def _tell(self, suspects: tuple[int, ...]) -> None:
+        if suspects != self._reported:
+            self._reported = suspects
+            if suspects and self._report is not None:
+                self._report(suspects)
 
     def _wait(self) -> None:
         early_s = self._looked + self.session.pacing.look_every_s - time.monotonic()

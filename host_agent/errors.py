@@ -26,6 +26,10 @@ class EndpointClosed(TransportError):  # noqa: N818
     """The endpoint was closed while, or before, something was asked of it."""
 
 
+class JobEnded(TransportError):  # noqa: N818
+    """The controller says that this generation of the job is over."""
+
+
 class RankLost(TransportError):  # noqa: N818
     """Ranks that something was awaited from are gone."""
 
@@ -37,6 +41,20 @@ class RankLost(TransportError):  # noqa: N818
     def __str__(self) -> str:
         word = "rank" if len(self.ranks) == 1 else "ranks"
         return f"{word} {', '.join(map(str, self.ranks))} lost: {self.reason}"
+
+
+class RankExpelled(TransportError):  # noqa: N818
+    """This rank is no longer of the job: the others go on without it."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self.rank = rank
+
+    def __str__(self) -> str:
+        return (
+            f"rank {self.rank} is no longer of the job: it was silent, or its controller lost it, "
+            "and the others go on without it"
+        )
 
 
 class RowsStuck(TransportError):  # noqa: N818

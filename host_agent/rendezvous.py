@@ -1,172 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where ranks meet before a job runs: the messages, and the client a rank uses. Installs nothing.
+"""Where ranks meet before a job runs: the client a rank uses. Installs nothing.
 
 1. A rank joins; the call returns a Ticket once every rank of the job has joined and every switch
    holds the job. What does not fit together is refused with the field, both values and both ranks.
-2. While it runs, a rank watches: it is told which ranks have left or were lost. The watch is also
-   how the controller learns that a rank's process is gone.
-3. A rank leaves. When all have, the job is taken off the switches. Once one has left or was lost,
+2. While it runs, a rank watches: it is told which ranks have left or were lost, and which wait for
+   the job's next generation. The watch is also how the controller learns that a rank's process is
+   gone.
+3. Where a job goes on without ranks it has lost, a rank reports those that it finds silent. Who is
+   gone is then for the controller to say, and for good.
+4. A rank leaves. When all have, the job is taken off the switches. Once one has left or was lost,
    the job may be joined anew and gets a new generation.
-
-Messages are JSON over gRPC's generic calls, since a rank must not depend on protobuf.
 """
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self, TypeVar, get_type_hints
+from typing import Final, Self
 
 import grpc
 
-from host_agent.session import Pacing, RowFormat, Session, Timers
+from host_agent.messages import (
+    METHODS,
+    SERVICE,
+    Join,
+    Leave,
+    Left,
+    M,
+    Message,
+    Notice,
+    RendezvousError,
+    Replace,
+    Replaced,
+    Report,
+    Ticket,
+    Watch,
+    decode,
+    encode,
+)
 from ops.tls import Tls, open_channel
 
-SERVICE: Final = "incmoe.Rendezvous"
+__all__ = ["Join", "Membership", "Notice", "RendezvousError", "Ticket", "join", "replace"]
+
 # A restarted controller must see its ranks before it takes them for lost.
 CHANNEL_OPTIONS: Final = (("grpc.max_reconnect_backoff_ms", 2_000),)
 CONTROLLER_GONE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-DEFAULT_TIMERS: Final = Timers()
-DEFAULT_PACING: Final = Pacing()
 REACH_S: Final = 10.0  # how long a controller may take to accept a connection
-
-
-class RendezvousError(RuntimeError):
-    """The controller cannot be reached, refused the rank, or spoke another language."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """Any of the messages below."""
-
-
-@dataclass(frozen=True, slots=True)
-class Join(Message):
-    """A rank that wants to take part."""
-
-    job: str  # name, as in the job file
-    rank: int
-    world_size: int
-    host: str  # where its UDP socket is bound
-    udp_port: int
-    geometry: str
-    fingerprint: Mapping[str, object]  # what must be equal at all ranks: model, row format
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket(Message):
-    """What a rank must know to take part in an installed job."""
-
-    job: int  # number on the wire
-    generation: int
-    num_slots: int  # rows an owner may have out
-    segments: int  # packets a row may be cut in
-    max_chunks: int  # 256-byte chunks a packet may carry
-    switch_host: str  # where this rank sends
-    switch_port: int
-    ranks: tuple[int, ...]
-
-    @property
-    def switch(self) -> tuple[str, int]:
-        """The switch's address as a socket takes it."""
-        return self.switch_host, self.switch_port
-
-    def session(
-        self,
-        rank: int,
-        row: RowFormat,
-        *,
-        timers: Timers = DEFAULT_TIMERS,
-        pacing: Pacing = DEFAULT_PACING,
-    ) -> Session:
-        """Return the session of a rank that got this ticket; raises SessionError."""
-        return Session(
-            job=self.job,
-            generation=self.generation,
-            rank=rank,
-            world_size=len(self.ranks),
-            num_slots=self.num_slots,
-            max_chunks=self.max_chunks,
-            switch=self.switch,
-            row=row,
-            timers=timers,
-            pacing=pacing,
-            max_segments=self.segments,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Watch(Message):
-    """A rank at work; answered when the ranks gone are no longer `gone`, or the job has ended."""
-
-    job: str
-    rank: int
-    generation: int
-    gone: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Notice(Message):
-    """Who has left or was lost, and why the job ended (empty: it goes on)."""
-
-    gone: tuple[int, ...]
-    ended: str
-
-
-@dataclass(frozen=True, slots=True)
-class Leave(Message):
-    """A rank that takes no further part."""
-
-    job: str
-    rank: int
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class Left(Message):
-    """The controller has noted it."""
-
-
-METHODS: Final[dict[str, tuple[type[Message], type[Message]]]] = {
-    "join": (Join, Ticket),
-    "watch": (Watch, Notice),
-    "leave": (Leave, Left),
-}
-PYTHON_TYPES: Final = {int: int, str: str, tuple[int, ...]: list, Mapping[str, object]: dict}
-M = TypeVar("M", bound=Message)
-
-
-def encode(message: Message) -> bytes:
-    """Return the JSON body of a message."""
-    return json.dumps(asdict(message)).encode()
-
-
-def decode(kind: type[M], body: bytes) -> M:
-    """Return the message of a JSON body; raises RendezvousError naming the field that is wrong."""
-    try:
-        values = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RendezvousError(f"{kind.__name__}: not JSON: {error}") from None
-    names = {field.name for field in fields(kind)}
-    if not isinstance(values, dict) or set(values) != names:
-        found = sorted(values) if isinstance(values, dict) else type(values).__name__
-        raise RendezvousError(f"{kind.__name__} has fields {sorted(names)}, got {found}")
-    hints = get_type_hints(kind)
-    return kind(**{name: _checked(kind, name, hints[name], values[name]) for name in names})
-
-
-def _checked(kind: type[Message], name: str, hint: object, value: object) -> object:
-    expected = next(python for annotated, python in PYTHON_TYPES.items() if annotated == hint)
-    if type(value) is not expected:
-        raise RendezvousError(f"{kind.__name__}.{name} is {value!r}, not {expected.__name__}")
-    if not isinstance(value, list):
-        return value
-    if any(type(item) is not int for item in value):
-        raise RendezvousError(f"{kind.__name__}.{name} is {value!r}, not list of int")
-    return tuple(value)
+LEAVE_S: Final = 10.0  # how long a controller may take to note that a rank leaves
+HURRY_S: Final = 1.0  # the same after an error, which its caller waits for
+REPORT_S: Final = 30.0  # how long a report waits for a controller that is being started again
 
 
 class Membership:
@@ -179,7 +62,9 @@ class Membership:
         self._lock = threading.RLock()  # a call that is done at once calls back in this thread
         self._notice = Notice(gone=(), ended="")
         self._left = False
+        self._heed: Callable[[Notice], None] = lambda notice: None
         self._watch: grpc.Future[bytes] | None = None
+        self._report: grpc.Future[bytes] | None = None
         self._watch_again()
 
     @property
@@ -188,7 +73,22 @@ class Membership:
         with self._lock:
             return self._notice
 
-    def leave(self, *, timeout_s: float = 10.0) -> None:
+    def follow(self, heed: Callable[[Notice], None]) -> None:
+        """Call `heed` with what is known now, and with every notice to come; it must not block."""
+        with self._lock:
+            self._heed = heed
+            known = self._notice
+        heed(known)
+
+    def report(self, lost: tuple[int, ...]) -> None:
+        """Report silent ranks; never blocks, and the answer is a notice, if there is one."""
+        report = Report(self._join.job, self._join.rank, self.ticket.generation, lost)
+        # Kept, since grpc cancels a call that nobody holds.
+        self._report = _method(self._channel, Report).future(
+            encode(report), timeout=REPORT_S, wait_for_ready=True
+        )
+
+    def leave(self, *, timeout_s: float = LEAVE_S) -> None:
         """Leave the job, once; raises RendezvousError when the controller does not take note."""
         with self._lock:
             if self._left:
@@ -203,7 +103,11 @@ class Membership:
             self._channel.close()
 
     def _watch_again(self) -> None:
-        watch = Watch(self._join.job, self._join.rank, self.ticket.generation, self._notice.gone)
+        known = self._notice
+        watch = Watch(
+            *(self._join.job, self._join.rank, self.ticket.generation),
+            *(known.gone, known.waiting),
+        )
         self._watch = _method(self._channel, Watch).future(encode(watch), wait_for_ready=True)
         self._watch.add_done_callback(self._noticed)
 
@@ -218,6 +122,8 @@ class Membership:
                 self._notice = Notice(self._notice.gone, ended=_details(call.exception()))
             if not self._notice.ended:
                 self._watch_again()
+            heed, notice = self._heed, self._notice
+        heed(notice)
 
     def __enter__(self) -> Self:
         return self
@@ -229,7 +135,7 @@ class Membership:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self.leave()
+            self.leave(timeout_s=LEAVE_S if error is None else HURRY_S)
         except RendezvousError:
             if error is None:
                 raise
@@ -254,6 +160,14 @@ def join(
     except RendezvousError:
         channel.close()
         raise
+
+
+def replace(
+    controller: str, job: str, rank: int, *, timeout_s: float = 10.0, tls: Tls | None = None
+) -> Replaced:
+    """Take a rank out of a running job; raises RendezvousError with the controller's reason."""
+    with open_channel(controller, tls, CHANNEL_OPTIONS) as channel:
+        return _call(channel, Replace(job, rank), Replaced, timeout_s=timeout_s)
 
 
 def _method(

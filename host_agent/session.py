@@ -8,6 +8,7 @@ its sum in `sums` segments of whole chunks of which only the last may be shorter
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
@@ -26,6 +27,13 @@ BYTES: Final = 8  # in place of lane bits: sums are bytes that the switch adds a
 def _require(holds: bool, message: str) -> None:
     if not holds:
         raise SessionError(message)
+
+
+class OnLoss(StrEnum):
+    """What a job does when it has lost a rank (docs/failures.md)."""
+
+    FAIL = "fail"  # every rank ends with an error that names it
+    DEGRADE = "degrade"  # the others go on without its experts
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +149,7 @@ class Session:
     pacing: Pacing = field(default_factory=Pacing)
     max_segments: int = MAX_SEGMENTS  # segments of a sum that the switch has cells for
     first_number: int = 0  # of every owner's first row
+    on_loss: OnLoss = OnLoss.FAIL
 
     def __post_init__(self) -> None:
         for name, value, low, high in (

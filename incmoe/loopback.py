@@ -24,11 +24,12 @@ from controller.deploy import Deployer, Installed
 from controller.job import Job, PortRef, Rank
 from controller.job import Switch as SwitchOfJob
 from controller.pipeline import Pipeline, read_p4info
-from controller.rendezvous import Rendezvous, serve
+from controller.rendezvous import Rendezvous
+from controller.service import serve
 from controller.switch import Switch as Control
 from host_agent.collectives import Group, Layout
 from host_agent.endpoint import Endpoint
-from host_agent.session import Pacing, Session, Timers
+from host_agent.session import OnLoss, Pacing, Session, Timers
 from host_agent.sockets import bound_socket
 from host_agent.wire import INC_UDP_PORT
 from softswitch.ports.spec import PortSpec, WireOptions
@@ -106,6 +107,7 @@ class Loopback:
     pacing: Pacing = field(default_factory=Pacing)
     wires: WireOptions = field(default_factory=WireOptions)
     engine: str = "compiled"
+    on_loss: OnLoss = OnLoss.FAIL
 
     @property
     def num_ranks(self) -> int:
@@ -202,4 +204,5 @@ class Loopback:
             ranks=tuple(ranks),
             switches={SWITCH: at},
             links=(),
+            on_loss=self.on_loss,
         )

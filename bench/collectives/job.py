@@ -11,7 +11,7 @@ from controller.address import Endpoint, parse_ip, parse_mac, rank_mac
 from controller.deploy import Deployer
 from controller.job import Forwarding, Job, PortRef, Rank, Switch
 from controller.pipeline import Pipeline, read_p4info
-from host_agent.rendezvous import Ticket, decode, encode
+from host_agent.messages import Ticket, decode, encode
 from host_agent.session import Pacing, RowFormat, Session, Timers
 from host_agent.wire import CHUNK_BYTES
 from incmoe.demo.network import DEVICE_ID, Links, Network

@@ -16,6 +16,7 @@ R rows of one block, of all owners.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Final
 
 import numpy as np
@@ -54,14 +55,30 @@ class PhysicalExperts:
         self._copy_EN[logical_P, rank_P] = np.arange(num_physical)
         self._holds_EN = self._copy_EN < num_physical
         self._check_copies(rank_P)
-        # The one physical expert there is, or none; -1 where there is a choice.
-        copies_E = self._holds_EN.sum(axis=1)
-        self._only_E = np.where(copies_E > 1, -1, self._copy_EN.min(axis=1)).astype(np.int32)
+        self._note_choices()
 
     @classmethod
     def single(cls, placement: Placement) -> PhysicalExperts:
         """Have no copies: every physical expert is the logical one of the same id."""
         return cls(np.arange(placement.num_experts), placement)
+
+    def without(self, ranks: int) -> PhysicalExperts:
+        """Return the same experts, of which the copies on `ranks` (a bitmap) are never chosen.
+
+        An expert that has no other is chosen as the id that means none.
+        """
+        out = copy(self)
+        gone_N = [rank for rank in range(self.placement.world_size) if ranks >> rank & 1]
+        out._copy_EN = self._copy_EN.copy()
+        out._copy_EN[:, gone_N] = self.placement.num_experts
+        out._holds_EN = out._copy_EN < self.placement.num_experts
+        out._note_choices()
+        return out
+
+    @property
+    def missing(self) -> NDArray[np.int64]:
+        """The logical ids of which no copy is chosen, ascending."""
+        return np.flatnonzero(~self._holds_EN[:-1].any(axis=1))
 
     def logical_on(self, rank: int) -> NDArray[np.int64]:
         """Return the logical ids of the physical experts of `rank`, in their local order."""
@@ -81,11 +98,15 @@ class PhysicalExperts:
         np.maximum.at(largest_E, self.logical_of, values_P)
         return np.asarray(largest_E[self.logical_of])
 
+    def _note_choices(self) -> None:
+        """Note the one physical expert there is of each, or none; -1 where there is a choice."""
+        copies_E = self._holds_EN.sum(axis=1)
+        self._only_E = np.where(copies_E > 1, -1, self._copy_EN.min(axis=1)).astype(np.int32)
+
     def _check_copies(self, rank_P: NDArray[np.uint8]) -> None:
-        lacking = np.flatnonzero(~self._holds_EN[:-1].any(axis=1))
-        if len(lacking):
+        if len(self.missing):
             raise PlacementError(
-                f"no physical expert is a copy of expert {lacking[0]}, "
+                f"no physical expert is a copy of expert {self.missing[0]}, "
                 f"experts are 0..{self.num_logical - 1}"
             )
         hidden = np.flatnonzero(self._copy_EN[self.logical_of, rank_P] != np.arange(len(rank_P)))

@@ -84,6 +84,7 @@ def seat_for(rank: int, size: int) -> Seat:
 
 def _terms(ticket: Ticket) -> Terms:
     """A sum is one packet. What is gathered goes in headers of bands: rows have an idle byte."""
+    ticket.check_whole("torch.distributed")
     return Terms(RowFormat(1, ticket.max_chunks * CHUNK_BYTES, BYTES), wanted)
 
 

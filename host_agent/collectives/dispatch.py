@@ -6,7 +6,9 @@
 2. Every rank sends at least one band, if need be an empty one; ranks may have different numbers
    of bands, and a rank without a band b has no part in unit b as an owner.
 3. An owner's own partial row never leaves it: it is added last, in floating point.
-4. All state is the call's. Calls are numbered alike on all ranks, which make the same calls.
+4. An owner that the job goes on without has no part in the units that come, in none at all from
+   the next call on; what sums lack for want of a member is noted, not repaired.
+5. All state is the call's. Calls are numbered alike on all ranks, which make the same calls.
 
 Legend: T tokens, H hidden, K experts per token, N rows of one band, S rows of a unit, M messages.
 """
@@ -34,8 +36,11 @@ from host_agent.bands import (
     encode,
     local_pairs,
 )
+from host_agent.bands.placement import NOWHERE
 from host_agent.bands.table import joined
 from host_agent.endpoint import OutgoingBand
+from host_agent.errors import RankLost
+from host_agent.wire import ranks_in
 
 if TYPE_CHECKING:
     from host_agent.collectives.group import Group
@@ -93,6 +98,9 @@ class Dispatch:
         self._bands = bands_of(len(x_TH), group.band_rows)
         self.num_units = 1  # of all ranks; known once the first unit is there
         self._own: dict[int, NDArray[np.float32]] = {}
+        # Whose partial rows each sum is to have, and as sent: what the transport makes of it.
+        self._members: dict[int, tuple[NDArray[np.uint64], NDArray[np.uint64]]] = {}
+        self.lacking_TK = np.zeros(routing.ids.shape, np.bool_)  # experts that sums do not have
         self.sent: list[Future[None]] = [
             group.sender.submit(partial(self._send, band)) for band in range(self.num_bands)
         ]
@@ -113,11 +121,14 @@ class Dispatch:
         band = 0
         while band < self.num_units:
             owners = [owner for owner, num in enumerate(num_bands) if band < num]
-            arrivals = [self._arrival(owner, band) for owner in owners]
+            arrivals = list(self._arrivals(owners, band))
             for arrival in arrivals:
                 num_bands[arrival.owner] = arrival.header.num_bands
+            for owner in ranks_in(self.group.gone):
+                num_bands[owner] = 0
             self.num_units = max(num_bands)
-            yield _unit(band, arrivals)
+            if arrivals:
+                yield _unit(band, arrivals)
             band += 1
 
     def contribute(self, unit: Unit, partial_SH: Tensor) -> None:
@@ -136,6 +147,7 @@ class Dispatch:
         self.sent[band].result()
         own_NH = self._own.pop(band)
         values = self.group.fabric.wait_sums(self.call, band)
+        self._note_lacking(band)
         remote_NH = self.group.geometry.unpack_values(values, len(own_NH))
         return torch.from_numpy((remote_NH + own_NH).astype(np.float32))  # rounded once
 
@@ -143,8 +155,21 @@ class Dispatch:
         """Wait for all bands of this rank, all units being given; return sums [T, H] float32."""
         return torch.cat([self.sums(band) for band in range(self.num_bands)])
 
+    def _note_lacking(self, band: int) -> None:
+        asked_M, had_M = self._members.pop(band)
+        lacking_M = asked_M & ~had_M
+        if not lacking_M.any():
+            return
+        tokens = self._bands[band]
+        rank_NK = self.group.placement.rank_of(self._routing.ids[tokens])
+        lacking_N = np.repeat(lacking_M, self.group.geometry.rows_per_message)[: len(rank_NK)]
+        of_rank_NK = lacking_N[:, None] >> np.minimum(rank_NK, 63).astype(np.uint64)
+        self.lacking_TK[tokens] = (of_rank_NK & np.uint64(1) != 0) & (rank_NK != NOWHERE)
+
     def _send(self, band: int) -> None:
-        self.group.fabric.send_band(self._outgoing(band))
+        outgoing = self._outgoing(band)
+        self._members[band] = outgoing.members.copy(), outgoing.members
+        self.group.fabric.send_band(outgoing)
 
     def _header(self, band: int) -> BandHeader:
         tokens = self._bands[band]
@@ -171,6 +196,16 @@ class Dispatch:
             members = np.full(len(rows), everyone, np.uint64)
         exponents = geometry.loudest(self._routing.exponents[self._bands[band]])
         return OutgoingBand(self.call, band, encode(header), rows, members, exponents)
+
+    def _arrivals(self, owners: list[int], band: int) -> Iterator[_Arrival]:
+        """Yield what arrives of a band, of the owners that the job still has."""
+        for owner in owners:
+            try:
+                if not self.group.is_gone(owner):
+                    yield self._arrival(owner, band)
+            except RankLost:
+                if not self.group.is_gone(owner):
+                    raise
 
     def _arrival(self, owner: int, band: int) -> _Arrival:
         if owner == self.group.rank:

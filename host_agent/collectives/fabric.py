@@ -19,11 +19,18 @@ class Fabric(Protocol):
     def session(self) -> Session:
         """The rank's place in the job."""
 
+    @property
+    def gone(self) -> int:
+        """Bitmap of the ranks that the job goes on without."""
+
     def send_band(self, band: OutgoingBand) -> None:
         """Send a band's header to all ranks and each row to its members; arrays are given away."""
 
     def receive_band(self, owner: int, call: int, band: int) -> IncomingBand:
-        """Wait for a band of `owner`: its header and the rows this rank wants, in their order."""
+        """Wait for a band of `owner`: its header and the rows this rank wants, in their order.
+
+        Raises RankLost if `owner` is, or comes to be, `gone`.
+        """
 
     def contribute(
         self, owner: int, numbers: NDArray[np.int64], values: NDArray[np.float32]

@@ -17,7 +17,7 @@ from host_agent.collectives.fabric import Fabric
 from host_agent.collectives.geometry import Geometry, GeometryError
 from host_agent.collectives.worker import Worker, close_all
 from host_agent.endpoint import OutgoingBand, Wanted
-from host_agent.errors import AgentError
+from host_agent.errors import AgentError, RankLost
 
 BANDS_IN_FLIGHT: Final = 3  # one gathered, one computed, one reduced
 DEFAULT_BAND_ROWS: Final = 64
@@ -82,6 +82,15 @@ class Group:
         self._next_call = 0
         self._failure: BaseException | None = None
 
+    @property
+    def gone(self) -> int:
+        """Bitmap of the ranks that the job goes on without."""
+        return self.fabric.gone
+
+    def is_gone(self, rank: int) -> bool:
+        """Return whether the job goes on without `rank`."""
+        return bool(self.gone >> rank & 1)
+
     def dispatch(self, x_TH: Tensor, routing: Routing) -> Dispatch:
         """Start sending this rank's rows; all ranks must make the same call."""
         if x_TH.dim() != 2 or x_TH.shape[1] != self.geometry.hidden:
@@ -93,7 +102,7 @@ class Group:
         return Dispatch(self, self._number(), x_TH, routing)
 
     def exchange(self, data: bytes) -> list[bytes]:
-        """Give `data` to all ranks; return what each gave, by rank."""
+        """Give `data` to all ranks; return what each gave, by rank: nothing where one is gone."""
         call = self._number()
         none = np.empty((0, 0))
         header = BandHeader(
@@ -125,7 +134,15 @@ class Group:
         return range(self.world_size)
 
     def _told(self, rank: int, call: int) -> bytes:
-        header = decode(self.fabric.receive_band(rank, call, 0).blob)
+        try:
+            blob = b"" if self.is_gone(rank) else self.fabric.receive_band(rank, call, 0).blob
+        except RankLost:
+            if not self.is_gone(rank):
+                raise
+            blob = b""
+        if not blob:
+            return b""
+        header = decode(blob)
         if header.kind != Kind.EXCHANGE:
             raise GroupError(f"rank {rank} sent {header.kind.name} rows, an exchange was due")
         return header.exchanged

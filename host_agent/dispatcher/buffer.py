@@ -83,6 +83,7 @@ class Buffer:
         placement = Placement.even(num_experts, world_size)
 
         def layout_of(ticket: Ticket) -> Layout:
+            ticket.check_whole("a dispatcher's buffer")
             return taken.layout(placement, hidden, row_type, ticket.max_chunks)
 
         fingerprint = {"experts": num_experts, "hidden": hidden, "row": row_type.name}

@@ -8,9 +8,11 @@ Legend: T tokens, H hidden, K experts per token, P physical experts.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
@@ -21,10 +23,13 @@ from host_agent import scale
 from host_agent.bands import MAX_TOP_K, PhysicalExperts
 from host_agent.collectives import Group, Routing, Unit
 from host_agent.moe.experts import Experts, LayerError
+from host_agent.moe.masked import Left, Masked, masked
 from host_agent.moe.stages import Stages
 from host_agent.moe.trace import Trace
 from host_agent.scale import Gains, RowScale
+from host_agent.wire import ranks_in
 
+log: Final = logging.getLogger(__name__)
 _TOLD = np.dtype([("logical", ">u2"), ("gain", ">f8")])
 
 
@@ -55,6 +60,8 @@ class InNetworkMoE(nn.Module):
         self.experts = experts
         self.stages = stages
         self.last_trace: Trace | None = None
+        self.last_masked: Masked | None = None  # what the last call went on without
+        self._left = Left(self.place.layer, 0, self.physical)
         self._calibrated = False
         self._observed: Gains | None = None  # the loudest since calibration began, by local expert
         self._gains = self._sampled_gains()
@@ -68,12 +75,20 @@ class InNetworkMoE(nn.Module):
         """
         x_TH = self._rows(hidden)
         logical_TK, weights_TK = self._routed(top_k_index, top_k_weights, len(x_TH))
-        ids_TK = self.physical.chosen(logical_TK, self.group.rank)
+        left = self._copies_left()
+        ids_TK = left.physical.chosen(logical_TK, self.group.rank)
         exponents = self.row_scale.exponents(x_TH, ids_TK, weights_TK, self.group.rank)
         routing = Routing(self.group.mode, ids_TK, weights_TK, exponents, self.place.layer)
         dispatch = self.group.dispatch(x_TH, routing)
         y_TH, self.last_trace = self.stages.run(dispatch, self._compute)
+        self.last_masked = masked(left, logical_TK, ids_TK, weights_TK, dispatch.lacking_TK)
         return y_TH.to(hidden.device, hidden.dtype).reshape(hidden.shape)
+
+    def rejoin(self, group: Group) -> None:
+        """Go on in the job's next generation; a call of all its ranks."""
+        _check_experts(group, self.experts, self.physical)
+        self.group = group
+        self.row_scale = self._agreed_scale()
 
     def idle(self) -> None:
         """Take part in a forward of the other ranks without tokens."""
@@ -102,6 +117,17 @@ class InNetworkMoE(nn.Module):
             self._observed = None
         self.row_scale = self._agreed_scale()
 
+    def _copies_left(self) -> Left:
+        """Return the copies of experts on ranks that the job still has."""
+        gone = self.group.gone
+        if gone != self._left.gone:
+            left = self._left = Left(self.place.layer, gone, self.physical.without(gone))
+            log.warning(
+                "layer %d of rank %d goes on without ranks %s: experts %s are masked",
+                *(left.layer, self.group.rank, ranks_in(gone), left.physical.missing.tolist()),
+            )
+        return self._left
+
     def _compute(self, unit: Unit) -> Tensor:
         observe = None if self._observed is None else self._observe
         partial_SH: Tensor = self.experts(unit.rows, unit.pairs, observe)
@@ -122,7 +148,8 @@ class InNetworkMoE(nn.Module):
         gains_P = np.zeros(placement.num_experts, np.float64)
         mine = _told(self._gains, self.physical.logical_on(self.group.rank))
         for rank, told in enumerate(self.group.exchange(mine)):
-            gains_P[placement.experts_of(rank)] = _gains_from(told, rank, self.physical)
+            if told or not self.group.is_gone(rank):
+                gains_P[placement.experts_of(rank)] = _gains_from(told, rank, self.physical)
         gains_P = self.physical.loudest_copy(gains_P)  # a copy may have seen few rows
         return RowScale(gains_P, placement, slack=self.place.slack)
 

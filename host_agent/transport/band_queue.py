@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 from host_agent.session import Session
 from host_agent.transport.numbering import Numbers
 from host_agent.transport.outgoing import Outgoing
+from host_agent.transport.peers import Peers
 from host_agent.transport.pieces import Key
 
 
 class BandQueue:
     """Every band that is not wholly sent and summed."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, peers: Peers) -> None:
         self._session = session
+        self._peers = peers
         self._bands: deque[Outgoing] = deque()
         self._summed: dict[Key, Outgoing] = {}
         self._awaited: set[Key] = set()  # bands whose sums were not taken yet
@@ -40,6 +42,16 @@ class BandQueue:
             self._awaited.add(band.key)
         self._bands.append(band)
         self.end = band.end
+        if self._peers.gone:
+            band.exclude(self._peers.gone, band.first)
+        if not (band.remaining or band.is_farewell):
+            self.note_summed(band)
+
+    def exclude(self, ranks: int) -> None:
+        """Rows that were not sent yet go without `ranks`."""
+        for band in self._bands:
+            if band.remaining and not band.exclude(ranks, self._next):
+                self.note_summed(band)
 
     def __bool__(self) -> bool:
         return bool(self._bands)
@@ -70,7 +82,7 @@ class BandQueue:
         numbers = np.arange(self._next, stop)
         self._next = stop
         if are_pieces:
-            return band, numbers if band.audience else numbers[:0]
+            return band, numbers if band.audience & self._peers.others else numbers[:0]
         return band, numbers[band.row_members(numbers) != 0]
 
     def of(self, numbers: Numbers) -> Iterator[tuple[Outgoing, NDArray[np.intp]]]:

@@ -16,8 +16,15 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from host_agent.errors import ProtocolError, RankLost, RowsStuck, TransportError
-from host_agent.session import Session
+from host_agent.errors import (
+    ProtocolError,
+    RankExpelled,
+    RankLost,
+    RowsStuck,
+    SwitchLost,
+    TransportError,
+)
+from host_agent.session import OnLoss, Session
 from host_agent.transport import bitmaps
 from host_agent.transport.counters import Counters
 from host_agent.transport.credit import Credit, limit_bytes
@@ -28,6 +35,7 @@ from host_agent.transport.numbering import Numbers
 from host_agent.transport.outgoing import Outgoing, OutgoingBand
 from host_agent.transport.owner import Owner
 from host_agent.transport.pacer import Pacer
+from host_agent.transport.peers import Peers
 from host_agent.transport.pieces import Key
 from host_agent.transport.ring import Values
 from host_agent.transport.runs import Run, by_key
@@ -50,7 +58,8 @@ class Core:
         self.failure: Failure | None = None
         self.asked_at = now  # when another rank last needed something of this one
         self.echoes = 0
-        self._owner = Owner(session, self.counters)
+        self.peers = Peers(session)
+        self._owner = Owner(session, self.counters, self.peers)
         self._member = Member(session, self.counters)
         self._liveness = Liveness(session, now)
         self._pacer = Pacer(session.pacing, now)
@@ -98,12 +107,40 @@ class Core:
     def contribute(self, owner: int, numbers: Numbers) -> None:
         """Send partial rows that were kept."""
         ring = self._member.source(owner).ring
+        if self.peers.gone >> owner & 1:
+            return
         assert (ring.number[numbers % len(ring.number)] == numbers).all(), "rows that are over"
         self._member.contributions.add(ring, numbers % len(ring.number))
 
     def want_echo(self) -> None:
         """Ask the switch for a sign of life; `echoes` counts the answers."""
         self._echo_wanted = True
+
+    def exclude(self, now: float, ranks: int) -> None:
+        """Go on without `ranks`: await nothing of them, hear nothing, sum without them."""
+        if ranks >> self.session.rank & 1:
+            self.fail(RankExpelled(self.session.rank))
+            return
+        new = ranks & self.peers.others
+        if not new:
+            return
+        if self._liveness.switch_is_silent(now):  # then that is why they are gone
+            reason = f"silent, and ranks {ranks_in(new)} behind it gone"
+            self.fail(SwitchLost(self.session.switch, reason))
+            return
+        self.peers.exclude(new)
+        self._credit.exclude(new)
+        try:
+            self._owner.exclude(new, now)
+        except RowsStuck as error:
+            self.fail(error)
+
+    @property
+    def suspects(self) -> tuple[int, ...]:
+        """Ranks that look lost to this one, and are to be excluded by all or by none."""
+        if self.failure is not None:
+            return ()
+        return tuple(rank for rank in self._liveness.suspects if self.peers.others >> rank & 1)
 
     def say_farewell(self) -> None:
         """Tell the others that this rank neither sends a band any more nor waits for one."""
@@ -123,7 +160,7 @@ class Core:
     def all_said_farewell(self) -> bool:
         """Whether no other rank needs this one any more."""
         sources = {source.ring.owner: source for source in self._member.sources()}
-        others = ranks_in(self.session.everyone_else)
+        others = ranks_in(self.peers.others)
         return all(rank in sources and sources[rank].incoming.farewell for rank in others)
 
     # What came in.
@@ -147,6 +184,9 @@ class Core:
     def _dispatch(self, now: float, key: int, headers: Headers, payloads: Payloads) -> None:
         op, owner = key >> 8, key & 0xFF
         of_me = owner == self.session.rank
+        if self.peers.gone >> owner & 1:
+            self.counters.foreign += len(headers)
+            return
         if owner >= self.session.world_size or op not in (_FOR_OWNER if of_me else _FROM_OWNER):
             self.counters.malformed += len(headers)
             return
@@ -218,7 +258,11 @@ class Core:
             self._echo_wanted = False
             runs.append(Run(self._liveness.header(Op.ECHO, 0)))
         if now >= self._liveness.deadline:
-            owners = [rank for rank, callers in self._bands_awaited.items() if callers > 0]
+            owners = [
+                rank
+                for rank, callers in self._bands_awaited.items()
+                if callers > 0 and self.peers.others >> rank & 1
+            ]
             awaited = self._owner.awaited() | sum(1 << rank for rank in owners)
             asked, failure = self._liveness.poll(now, awaited)
             self.failure = self.failure or failure or self._left(owners)
@@ -227,6 +271,8 @@ class Core:
         return runs
 
     def _left(self, owners: list[int]) -> Failure | None:
+        if self.session.on_loss is OnLoss.DEGRADE:  # who has left falls silent, and is a suspect
+            return None
         left = [rank for rank in owners if self._member.source(rank).incoming.farewell]
         reason = f"closed its endpoint while rank {self.session.rank} waits for a band of it"
         return (lambda: RankLost(left, reason)) if left else None

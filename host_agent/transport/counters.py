@@ -41,6 +41,7 @@ class Counters:
     rows_received: int = 0  # rows of others, each once
     sums: int = 0  # of my rows, complete and good
     rescaled_rows: int = 0  # attempts beyond the first
+    repeated_without: int = 0  # rows and header pieces of mine, because a member was gone
     unfit_rows: int = 0  # whose last attempt was still not at the right scale
     pulls: int = 0  # questions for missing sums
     repeated_dispatches: int = 0  # messages, not rows

@@ -98,6 +98,12 @@ class Credit:
         while self._marks and not self._marks[0].waiting:
             self._arrived = self._marks.popleft().sent_bytes
 
+    def exclude(self, ranks: int) -> None:
+        """Nothing is under way to `ranks` any more."""
+        self._receivers &= ~ranks
+        for mark in self._marks:
+            mark.waiting &= ~ranks
+
     def ready_at(self) -> float:
         """Return when there is room even if nothing comes; minus infinity if there is now."""
         if self._limit is None or self._sent - self._arrived < self._limit or not self._marks:

@@ -4,7 +4,10 @@
 1. Only a rank that something is awaited from can be lost, and its silence counts from then.
 2. Awaited and silent for `probe_every_s`: PROBE to it, and ECHO to the switch, again and again.
 3. Silent for `deadline_s`: the rank is lost; or the switch, if that has been silent as well.
-4. Time in which this rank did not look proves nothing: all silences start anew.
+4. Under `degrade` it is a suspect first: all ranks must agree on who is gone, and that takes the
+   controller (`Core.exclude`). Silent for another `deadline_s`, and not excluded: lost.
+5. Time in which this rank did not look, or the switch was silent, proves nothing of a rank: all
+   silences start anew.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 
 from host_agent import wire
 from host_agent.errors import RankLost, SwitchLost, TransportError
-from host_agent.session import Session
+from host_agent.session import OnLoss, Session
 from host_agent.transport.runs import Run, join
 from host_agent.wire import Headers, Op
 
@@ -37,12 +40,21 @@ class Liveness:
         self._probed = np.full(num, -np.inf)
         self._switch_heard = now
         self._tick = now
+        self._patience = 2 if session.on_loss is OnLoss.DEGRADE else 1  # deadlines
+        self.suspects: tuple[int, ...] = ()
         self.deadline = now  # of the next `poll`
 
     def heard(self, now: float, ranks: int) -> None:
         """Something came from, or through the doing of, `ranks` (a bitmap, perhaps empty)."""
+        if self.switch_is_silent(now):  # it is back
+            self._awaited_since[np.isfinite(self._awaited_since)] = now
         self._switch_heard = now
         self._heard[self._in(ranks)] = now
+
+    def switch_is_silent(self, now: float) -> bool:
+        """Return whether the switch has not been heard for long, though it was asked."""
+        since = max(self._switch_heard, float(self._awaited_since.min()))
+        return now - since >= self._timers.deadline_s / 2
 
     def _in(self, ranks: int) -> NDArray[np.bool_]:
         return np.asarray(self._bits & np.uint64(ranks) != 0)
@@ -63,14 +75,18 @@ class Liveness:
 
     def _failure(self, now: float, silence: NDArray[np.float64]) -> Failure | None:
         deadline_s = self._timers.deadline_s
-        if not (silence >= deadline_s).any():
+        self.suspects = tuple(np.flatnonzero(silence >= deadline_s).tolist())
+        if not self.suspects:
             return None
-        # The others that have let their probes pass will not do better.
-        lost = np.flatnonzero(silence >= deadline_s - self._timers.probe_every_s).tolist()
         if now - self._switch_heard >= deadline_s / 2:
             reason = f"and all ranks behind it silent for {deadline_s:g} s"
             return partial(SwitchLost, self._session.switch, reason)
-        reason = f"awaited by rank {self._session.rank} and silent for {deadline_s:g} s"
+        limit_s = self._patience * deadline_s
+        if not (silence >= limit_s).any():
+            return None
+        # The others that have let their probes pass will not do better.
+        lost = np.flatnonzero(silence >= limit_s - self._timers.probe_every_s).tolist()
+        reason = f"awaited by rank {self._session.rank} and silent for {limit_s:g} s"
         return partial(RankLost, lost, reason)
 
     def _ask(self, now: float, silence: NDArray[np.float64]) -> list[Run]:

@@ -19,6 +19,7 @@ from host_agent.errors import SessionError
 from host_agent.session import Session
 from host_agent.transport import bitmaps, pieces
 from host_agent.transport.numbering import Numbers
+from host_agent.transport.window import Slots, Window
 from host_agent.wire import CHUNK_BYTES, Payloads
 
 Ranks = NDArray[np.uint64]
@@ -32,7 +33,9 @@ class OutgoingBand:
     band: int
     blob: bytes  # what every other rank is told of the band
     rows: NDArray[np.uint8]  # [n, m]
-    members: Ranks  # [n], whose partial rows make the sum; none: the row is not sent, its sum is 0
+    # [n], whose partial rows make the sum; none: the row is not sent, its sum is 0. Once the sums
+    # are there: whose did make them, without those that were given up on the way.
+    members: Ranks
     exponents: NDArray[np.int8]  # [n], 2**exponent bounds the values of a partial row
     audience: int | None = None  # bitmap of the ranks that are told of the band; None: all others
 
@@ -84,14 +87,21 @@ class Outgoing:
         """Keep segments of sums."""
         self._sums[numbers - self.first_row, segments, : payload.shape[1]] = payload
 
-    def finish(
-        self, numbers: Numbers, exponents: NDArray[np.int8], flags: NDArray[np.uint8]
-    ) -> None:
-        """Note that sums are complete, and at which exponents."""
+    def finish(self, numbers: Numbers, window: Window, slots: Slots) -> None:
+        """Note that sums are complete, and how they were made."""
         index = numbers - self.first_row
-        self.exponents[index] = exponents
-        self.flags[index] = flags
+        self.members[index] = window.members[slots]
+        self.exponents[index] = window.exponent[slots]
+        self.flags[index] = window.flags[slots]
         self.remaining -= len(numbers)
+
+    def exclude(self, ranks: int, start: int) -> int:
+        """Take `ranks` from the members of rows from number `start` on; return what remains."""
+        unsent = self.members[max(0, start - self.first_row) :]
+        before = np.count_nonzero(unsent)
+        unsent &= ~np.uint64(ranks)
+        self.remaining -= int(before - np.count_nonzero(unsent))
+        return self.remaining
 
     def sum_bytes(self) -> NDArray[np.uint8]:
         """Return the sums [n, bytes] of a band of which none remains, as the switch made them."""

@@ -3,6 +3,7 @@
 
     queued --window has room--> out --RESULTs of all segments--> summed
     out:  DISPATCH without payload, next attempt, when the range flags ask for another exponent
+          the same when a member is gone that the sum still awaits
           PULL and DISPATCH again when a sum does not come (recovery)
 
 1. A slot is opened again only after its row's sum is complete: row numbers out lie within W.
@@ -15,17 +16,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from host_agent.errors import RowsStuck
 from host_agent.lanes import next_exponent
 from host_agent.session import Session
 from host_agent.transport.band_queue import BandQueue
 from host_agent.transport.counters import Counters
 from host_agent.transport.numbering import ATTEMPTS, Numbers
 from host_agent.transport.outgoing import Farewell, Outgoing, OutgoingBand
+from host_agent.transport.peers import Peers
 from host_agent.transport.recovery import Recovery
 from host_agent.transport.row_messages import RowMessages
 from host_agent.transport.runs import Run, by_key, distinct
 from host_agent.transport.window import Slots, Window
-from host_agent.wire import CHUNK_BYTES, Headers, Payloads
+from host_agent.wire import CHUNK_BYTES, Headers, Payloads, ranks_in
 
 Segments = NDArray[np.intp]
 
@@ -33,32 +36,47 @@ Segments = NDArray[np.intp]
 class Owner:
     """The owner's half of a rank."""
 
-    def __init__(self, session: Session, counters: Counters) -> None:
+    def __init__(self, session: Session, counters: Counters, peers: Peers) -> None:
         self._session = session
         self._counters = counters
-        self._window = Window(session)
-        self.bands = BandQueue(session)
+        self._window = Window(session, peers)
+        self.bands = BandQueue(session, peers)
         self._messages = RowMessages(session, self._window, self.bands)
         self._recovery = Recovery(session, self._window, self._messages, counters)
-        self._rescaled: list[Slots] = []  # rows that go out at another exponent
+        self._reopened: list[Slots] = []  # rows that go out at their next attempt
 
     # What is asked of it.
 
     def send(self, band: OutgoingBand) -> None:
         """Queue a band; raises SessionError where it does not fit."""
-        outgoing = Outgoing(band, self._session, self.bands.end)
-        self.bands.append(outgoing)
-        if not outgoing.remaining:
-            self.bands.note_summed(outgoing)
+        self.bands.append(Outgoing(band, self._session, self.bands.end))
 
     def say_farewell(self) -> None:
         """Tell every other rank that no band will follow and none is awaited."""
         self.bands.append(Farewell(self._session, self.bands.end))
 
+    def exclude(self, ranks: int, now: float) -> None:
+        """Sum without `ranks` what is not summed yet; raises RowsStuck."""
+        self.bands.exclude(ranks)
+        self._recovery.exclude(ranks)
+        slots = self._window.exclude(ranks)
+        others = self._window.members[slots] != 0
+        again = slots[others]
+        spent = again[self._window.attempt[again] == ATTEMPTS - 1]
+        if len(spent):
+            raise RowsStuck(
+                f"{len(spent)} rows of rank {self._session.rank} went out {ATTEMPTS} times and "
+                f"cannot go out again without ranks {ranks_in(ranks)}"
+            )
+        self._window.reopen(again, self._window.exponent[again])
+        self._reopened.append(again)
+        self._counters.repeated_without += len(again)
+        self._finish(slots[~others], now)
+
     @property
     def has_backlog(self) -> bool:
         """Whether there is something to send right now."""
-        return self.bands.has_next or self._recovery.has_backlog or bool(self._rescaled)
+        return self.bands.has_next or self._recovery.has_backlog or bool(self._reopened)
 
     @property
     def rows_out(self) -> int:
@@ -105,11 +123,12 @@ class Owner:
     def recover(self, now: float, room_bytes: int) -> list[Run]:
         """Return what is to be sent again, and questions for late sums; raises RowsStuck."""
         runs = []
-        if self._rescaled:
-            slots = np.concatenate(self._rescaled)
-            self._rescaled.clear()
+        if self._reopened:
+            slots = distinct(np.concatenate(self._reopened))
+            self._reopened.clear()
+            slots = slots[self._window.out[slots]]
             self._recovery.sent(slots, now)
-            runs = [self._messages.attempts(slots)]
+            runs = [self._messages.attempts(slots)] if len(slots) else []
         return runs + self._recovery.poll(now, room_bytes)
 
     # What comes in.
@@ -165,7 +184,7 @@ class Owner:
         if again.any():
             self._counters.rescaled_rows += int(np.count_nonzero(again))
             self._window.reopen(slots[again], wanted[again].astype(np.int8))
-            self._rescaled.append(slots[again])
+            self._reopened.append(slots[again])
         self._finish(slots[~again], now)
 
     def _wanted_exponents(self, slots: Slots) -> NDArray[np.int64]:
@@ -187,8 +206,7 @@ class Owner:
             rows = chosen[numbers[chosen] >= band.first_row]
             if len(rows):
                 self._counters.sums += len(rows)
-                which = slots[rows]
-                band.finish(numbers[rows], window.exponent[which], window.flags[which])
+                band.finish(numbers[rows], window, slots[rows])
                 if not band.remaining:
                     self.bands.note_summed(band)
         self.bands.slide(window.oldest_out())

@@ -82,6 +82,10 @@ class Recovery:
         awaiting = self._window.out & ~self._window.is_piece & (self._window.members & rank != 0)
         self._timers.not_yet(slots, np.flatnonzero(awaiting & ~self._suspect), now)
 
+    def exclude(self, ranks: int) -> None:
+        """Repeat nothing to `ranks`."""
+        self._lost &= ~np.uint64(ranks)
+
     def on_part(self, slots: Slots, now: float) -> None:
         """Some, not all, segments of sums are there."""
         self._timers.progress(slots, now)

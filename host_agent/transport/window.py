@@ -3,7 +3,7 @@
 
     free --open--> out --all segments, scale good--> free
                     ^ |
-                    +-+ all segments, other scale wanted (attempt + 1)
+                    +-+ all segments, other scale wanted; or a member is gone (attempt + 1)
 
 Builds no message. Legend: W num_slots, s sum segments.
 """
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from host_agent.session import Session
 from host_agent.transport import bitmaps
 from host_agent.transport.numbering import Numbers, seqs
+from host_agent.transport.peers import Peers
 from host_agent.wire import Headers
 
 Slots = NDArray[np.intp]
@@ -25,9 +26,10 @@ Mask = NDArray[np.bool_]
 class Window:
     """State of each slot, in arrays [W]."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, peers: Peers) -> None:
         num = session.num_slots
         self._session = session
+        self._peers = peers
         self.number = np.full(num, -1, np.int64)
         self.band = np.full(num, -1, np.int64)  # first number of the row's band
         self.out = np.zeros(num, bool)
@@ -53,7 +55,7 @@ class Window:
         """Header pieces of a band go out to ranks; their sum has one segment of no chunks."""
         slots = self._open(numbers, band)
         self.is_piece[slots] = True
-        self.members[slots] = audience
+        self.members[slots] = audience & self._peers.others
         self.exponent[slots] = 0
         self.got[slots] = True
         self.got[slots, 0] = False
@@ -70,11 +72,18 @@ class Window:
         return slots
 
     def reopen(self, slots: Slots, exponents: NDArray[np.int8]) -> None:
-        """Rows go out at another exponent."""
+        """Rows go out at another exponent, or without a member they had."""
         self.attempt[slots] += 1
         self.exponent[slots] = exponents
         self.flags[slots] = 0
-        self.got[slots] = False
+        self.got[slots] = self.is_piece[slots][:, None]
+        self.got[slots, 0] = False
+
+    def exclude(self, ranks: int) -> Slots:
+        """Await nothing of `ranks` any more; return the slots that did."""
+        slots = np.flatnonzero(self.out & (self.members & np.uint64(ranks) != 0))
+        self.members[slots] &= ~np.uint64(ranks)
+        return slots
 
     def close(self, slots: Slots) -> None:
         """Sums are there."""

@@ -108,6 +108,7 @@ def _new(asked: Asked) -> Taken:
 
 
 def _layout(asked: Asked, access: Access, ticket: Ticket) -> Layout:
+    ticket.check_whole("vLLM")
     static = asked.choice == Choice.COMMUNICATOR or access.mode == Kind.STATIC
     row_type = ROW_TYPES[asked.dtype]
     geometry = (

@@ -11,7 +11,7 @@ from controller import tables
 from controller.address import BROADCAST
 from controller.entries import MulticastGroup, Row
 from controller.pipeline import config_message
-from controller.state import everything
+from controller.state import everything, nothing
 from controller.switch import Load, Switch
 from p4src import program
 from tests.packet.devices import Bmv2, why_no_bmv2
@@ -32,6 +32,23 @@ def device() -> Iterator[Bmv2]:
     made = Bmv2(ports=3, geometry="mtu1500")
     yield made
     made.close()
+
+
+@pytest.mark.bmv2
+@pytest.mark.root
+def test_a_controller_that_starts_again_and_one_that_restores_double_no_copy(
+    device: Bmv2,
+) -> None:
+    with Switch.connect(device.grpc, device_id=device.device_id, writes=True) as switch:
+        switch.load(program("mtu1500"), how=Load.FORCE)
+        switch.reconcile(FLOODED, scope=everything)
+        held = switch.read_state()
+    for scope in (everything, nothing):  # as Deployer.install and Deployer.restore do it
+        with Switch.connect(device.grpc, device_id=device.device_id, writes=True) as switch:
+            assert not switch.load(program("mtu1500"), how=Load.AUTO)
+            assert not switch.reconcile(FLOODED, scope=scope)
+            assert switch.read_state() == held
+            assert copies(device) == {2: 1, 3: 1}
 
 
 def copies(device: Bmv2) -> dict[int, int]:

@@ -86,7 +86,12 @@ def test_plain_traffic_is_described_by_switch() -> None:
 WRONG: list[tuple[str, Any, str]] = [
     ("job", "de mo", "job: 'de mo' is not a name"),
     ("job", ..., "job: missing"),
-    ("jobs", 1, "jobs: unknown key; known are fingerprint, geometry, job, links, ranks, segments"),
+    (
+        "jobs",
+        1,
+        "jobs: unknown key; known are fingerprint, geometry, job, links, on_loss, ranks, segments",
+    ),
+    ("on_loss", "go on", "on_loss: 'go on' is not one of fail, degrade"),
     ("fingerprint", ["hidden"], "fingerprint: ['hidden'] is not a mapping"),
     ("ranks.0.certificate", "two words", "ranks[0].certificate: 'two words' is not a name in a"),
     ("geometry", "mtu4000", "geometry: 'mtu4000' is not one of mtu1500, mtu9000"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_agent.rendezvous import Join, Notice, RendezvousError, Ticket, decode, encode
+from host_agent.messages import Join, Notice, RendezvousError, Ticket, decode, encode
 
 SCALARS = st.one_of(st.text(max_size=5), st.integers(), st.booleans(), st.none())
 FINGERPRINTS = st.recursive(
@@ -35,12 +35,12 @@ def test_tuples_come_back_as_tuples() -> None:
 WRONG = [
     (b"{", "Notice: not JSON"),
     (b"[" * 100_000, "Notice: not JSON"),
-    (b"[]", "Notice has fields ['ended', 'gone'], got list"),
-    (b'{"gone": []}', "Notice has fields ['ended', 'gone'], got ['gone']"),
-    (b'{"gone": [], "ended": "", "x": 1}', "Notice has fields ['ended', 'gone'], got"),
-    (b'{"gone": 1, "ended": ""}', "Notice.gone is 1, not list"),
-    (b'{"gone": [], "ended": null}', "Notice.ended is None, not str"),
-    (b'{"gone": ["1"], "ended": ""}', "Notice.gone is ['1'], not list of int"),
+    (b"[]", "Notice has fields ['ended', 'gone', 'waiting'], got list"),
+    (b'{"gone": []}', "Notice has fields ['ended', 'gone', 'waiting'], got ['gone']"),
+    (b'{"gone": [], "ended": "", "x": 1}', "Notice has fields ['ended', 'gone', 'waiting'], got"),
+    (b'{"gone": 1, "ended": "", "waiting": []}', "Notice.gone is 1, not list"),
+    (b'{"gone": [], "ended": null, "waiting": []}', "Notice.ended is None, not str"),
+    (b'{"gone": ["1"], "ended": "", "waiting": []}', "Notice.gone is ['1'], not list of int"),
 ]
 
 

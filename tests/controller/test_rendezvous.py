@@ -23,7 +23,8 @@ from controller.deploy import Deployer
 from controller.errors import ControllerError
 from controller.job import Job
 from controller.job_file import parse_job
-from controller.rendezvous import Rendezvous, serve
+from controller.rendezvous import Rendezvous
+from controller.service import serve
 from controller.state import SwitchState
 from controller.switch import Switch
 from host_agent.rendezvous import Join, Membership, Notice, RendezvousError, join

@@ -14,10 +14,13 @@ from controller.deploy import Deployer
 from controller.errors import SwitchError
 from controller.job import Job
 from controller.job_file import parse_job
-from controller.rendezvous import Rendezvous, serve
+from controller.rendezvous import Rendezvous
+from controller.service import serve
 from controller.session import Credentials
 from controller.switch import Switch
-from host_agent.rendezvous import Join, Leave, Left, RendezvousError, _call, join
+from host_agent.messages import Join, Leave, Left, RendezvousError
+from host_agent.rendezvous import _call, join
+from host_agent.rendezvous import replace as replace_rank
 from ops.tls import Tls
 from softswitch.p4runtime.roles import Role, Roles
 from tests.certificates import Authority, needs_openssl
@@ -157,3 +160,19 @@ def test_a_plain_rendezvous_refuses_ranks_that_must_show_one(authority: Authorit
         join(f"127.0.0.1:{port}", request, timeout_s=3.0)
     rendezvous.stop()
     server.stop(0).wait()
+
+
+def test_a_rank_is_replaced_by_an_operator_and_by_no_rank(
+    service: Service, authority: Authority
+) -> None:
+    with ThreadPoolExecutor(NUM_RANKS) as pool:
+        tls = [authority.issue(f"rank{rank}") for rank in range(NUM_RANKS)]
+        members = list(pool.map(service.join, range(NUM_RANKS), tls))
+    generation = members[0].ticket.generation
+    with pytest.raises(RendezvousError, match="rank1 is the certificate of rank 1"):
+        replace_rank(service.address, "demo", 0, tls=tls[1])
+    assert members[1].notice.gone == ()
+    operator = authority.issue("operator")
+    assert replace_rank(service.address, "demo", 0, tls=operator).generation == generation
+    for member in members:
+        member.leave()

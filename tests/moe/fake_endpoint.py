@@ -113,6 +113,7 @@ class FakeEndpoint:
         self.session = session
         self._wanted = wants
         self._closed = False
+        self.gone = 0
         self.sent: list[OutgoingBand] = []
 
     def send_band(self, band: OutgoingBand) -> None:
