@@ -192,6 +192,8 @@ class Core:
             return
         ranks = bitmaps.union(headers["ranks"].astype(np.uint64)) if of_me else 1 << owner
         self._liveness.heard(now, ranks)
+        if back := self._liveness.take_back():
+            self._owner.hurry(back, now)
         if op == Op.PULL:
             self.asked_at = now
         match op:
@@ -265,6 +267,7 @@ class Core:
             ]
             awaited = self._owner.awaited() | sum(1 << rank for rank in owners)
             asked, failure = self._liveness.poll(now, awaited)
+            self._owner.excuse(self._liveness.silent, now)
             self.failure = self.failure or failure or self._left(owners)
             self.counters.probes += len(asked)
             runs += asked

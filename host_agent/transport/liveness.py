@@ -42,6 +42,9 @@ class Liveness:
         self._tick = now
         self._patience = 2 if session.on_loss is OnLoss.DEGRADE else 1  # deadlines
         self.suspects: tuple[int, ...] = ()
+        # Bitmaps of ranks: awaited, and silent for half of a deadline; that have let a question
+        # pass; and that are heard again after that.
+        self.silent = self._mute = self._back = 0
         self.deadline = now  # of the next `poll`
 
     def heard(self, now: float, ranks: int) -> None:
@@ -50,6 +53,13 @@ class Liveness:
             self._awaited_since[np.isfinite(self._awaited_since)] = now
         self._switch_heard = now
         self._heard[self._in(ranks)] = now
+        self._back |= ranks & self._mute
+        self._mute &= ~ranks
+
+    def take_back(self) -> int:
+        """Return the bitmap of the ranks that are heard again, each once."""
+        back, self._back = self._back, 0
+        return back
 
     def switch_is_silent(self, now: float) -> bool:
         """Return whether the switch has not been heard for long, though it was asked."""
@@ -58,6 +68,9 @@ class Liveness:
 
     def _in(self, ranks: int) -> NDArray[np.bool_]:
         return np.asarray(self._bits & np.uint64(ranks) != 0)
+
+    def _bitmap(self, which: NDArray[np.bool_]) -> int:
+        return int(np.bitwise_or.reduce(self._bits[which], initial=0))
 
     def poll(self, now: float, awaited: int) -> tuple[list[Run], Failure | None]:
         """Return what to send, and who is lost."""
@@ -76,6 +89,8 @@ class Liveness:
     def _failure(self, now: float, silence: NDArray[np.float64]) -> Failure | None:
         deadline_s = self._timers.deadline_s
         self.suspects = tuple(np.flatnonzero(silence >= deadline_s).tolist())
+        self.silent = self._bitmap(silence >= deadline_s / 2)
+        self._mute = self._bitmap(silence >= 2 * self._timers.probe_every_s)
         if not self.suspects:
             return None
         if now - self._switch_heard >= deadline_s / 2:
@@ -95,7 +110,7 @@ class Liveness:
         if not silent.any():
             return []
         self._probed[silent] = now
-        ranks = int(np.bitwise_or.reduce(self._bits[silent]))
+        ranks = self._bitmap(silent)
         return [Run(join([self.header(Op.PROBE, ranks), self.header(Op.ECHO, 0)]))]
 
     def header(self, op: Op, ranks: int) -> Headers:

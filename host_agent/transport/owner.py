@@ -55,6 +55,15 @@ class Owner:
         """Tell every other rank that no band will follow and none is awaited."""
         self.bands.append(Farewell(self._session, self.bands.end))
 
+    def excuse(self, ranks: int, now: float) -> None:
+        """Take no row for stuck as long as it awaits `ranks`, which are silent: a bitmap."""
+        if ranks:
+            self._recovery.excuse(ranks, now)
+
+    def hurry(self, ranks: int, now: float) -> None:
+        """Ask at once for what `ranks` lack, which are heard again after a silence: a bitmap."""
+        self._recovery.hurry(ranks, now)
+
     def exclude(self, ranks: int, now: float) -> None:
         """Sum without `ranks` what is not summed yet; raises RowsStuck."""
         self.bands.exclude(ranks)

@@ -4,8 +4,8 @@
 1. A sum is late after `pull_after_s`, or sooner while losses are seen (patience).
 2. Every question doubles the time to the next one, up to `pull_limit_s`; a loss starts it anew.
 3. `unanswered`: two questions in a row without any answer.
-4. `stuck`: no sum, and no member that has the row, for twice `deadline_s` and several questions.
-   By then a member that is dead would have been found out.
+4. `stuck`: no sum, and no member that has the row, for twice `deadline_s` and several questions,
+   of which the time does not count in which a member was silent: it may be dead, or cut off.
 """
 
 from __future__ import annotations
@@ -118,10 +118,18 @@ class PullTimers:
         """A member lacks the rows."""
         self._unanswered[slots] = 0
 
-    def _hope(self, slots: Slots, now: float) -> None:
+    def excuse(self, slots: Slots, now: float) -> None:
+        """Nothing could be heard of members."""
         self._hopeful[slots] = now
-        self._unanswered[slots] = 0
         self._in_vain[slots] = 0
+
+    def hurry(self, slots: Slots, now: float) -> None:
+        """Sums are to be asked for now."""
+        self._at[slots] = np.minimum(self._at[slots], now)
+
+    def _hope(self, slots: Slots, now: float) -> None:
+        self.excuse(slots, now)
+        self._unanswered[slots] = 0
 
     def stuck(self, slots: Slots, now: float) -> Mask:
         """Return for each slot whether nothing will come of its row."""

@@ -82,6 +82,17 @@ class Recovery:
         awaiting = self._window.out & ~self._window.is_piece & (self._window.members & rank != 0)
         self._timers.not_yet(slots, np.flatnonzero(awaiting & ~self._suspect), now)
 
+    def excuse(self, ranks: int, now: float) -> None:
+        """Start anew to count how long rows are asked for in vain that await silent ranks."""
+        self._timers.excuse(self._awaiting(ranks), now)
+
+    def hurry(self, ranks: int, now: float) -> None:
+        """Take sums for late that await ranks which are heard again after a silence."""
+        self._timers.hurry(self._awaiting(ranks), now)
+
+    def _awaiting(self, ranks: int) -> Slots:
+        return np.flatnonzero(self._window.out & (self._window.members & np.uint64(ranks) != 0))
+
     def exclude(self, ranks: int) -> None:
         """Repeat nothing to `ranks`."""
         self._lost &= ~np.uint64(ranks)

@@ -124,6 +124,24 @@ def test_a_rank_that_nobody_excludes_is_lost_after_another_deadline() -> None:
         raise fake.cores[0].failure()
 
 
+@pytest.mark.parametrize("dies_at_s", [0.0, 0.1, 0.3, 0.45])
+def test_its_rows_are_not_stuck_before_it_is_lost(dies_at_s: float) -> None:
+    timers = Timers(deadline_s=4.0, pull_after_s=0.1, pull_limit_s=0.1)
+    fake = FakeWire(session(timers=timers, on_loss=OnLoss.DEGRADE))
+    workers = [
+        Worker(core, Plan(num_bands=40, num_rows=4, compute_s=(0.02,))) for core in fake.cores
+    ]
+    while all(worker.core.failure is None for worker in workers):
+        fake.step(fake.now + 0.05)
+        if fake.now >= dies_at_s:
+            fake.dead.add(("rank", 1))
+        for worker in workers:
+            worker.work(fake.now)
+    failures = [worker.core.failure for worker in workers if worker.core.failure is not None]
+    with pytest.raises(RankLost, match="rank 1 lost: awaited by rank . and silent for 8 s"):
+        raise failures[0]()
+
+
 def test_a_rank_that_is_excluded_itself_fails() -> None:
     core = Core(session(**DEGRADE), 0.0)
     core.exclude(0.0, 0b0001)

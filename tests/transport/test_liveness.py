@@ -67,6 +67,19 @@ def test_rows_that_do_not_get_through_are_an_error(op: Op) -> None:
         run(fake, Plan(num_bands=2))
 
 
+def test_rows_are_not_stuck_while_a_link_goes_up_and_down() -> None:
+    def lose(message: Message, to: Place) -> bool:
+        by_member = message.op in (Op.CONTRIB, Op.STATUS)
+        of_it = message.ranks == 1 << 2 if by_member else message.owner == 2
+        if to == ("rank", 2):
+            return fake.now % 3.5 < 2.6 or (message.op == Op.DISPATCH and fake.now < 20.0)
+        return to == fake.topology.links["rank", 2] and of_it and fake.now % 3.5 < 2.6
+
+    fake = FakeWire(session(timers=TIMERS), faults=Faults(lose=lose))
+    run(fake, Plan(num_bands=2))
+    assert fake.now > 20.0 > 2 * TIMERS.deadline_s
+
+
 def test_a_slow_rank_is_not_lost() -> None:
     fake = FakeWire(session(timers=TIMERS))
     run(fake, Plan(num_bands=1, num_rows=4, compute_s=(0.0, 60.0)))
