@@ -120,7 +120,7 @@ def test_a_rank_that_nobody_excludes_is_lost_after_another_deadline() -> None:
         assert suspects == (() if fake.now < TIMERS.deadline_s else (1,))
         fake.step(fake.now + 0.5)
     assert 2 * TIMERS.deadline_s <= fake.now < 2 * TIMERS.deadline_s + 2 * TIMERS.probe_every_s
-    with pytest.raises(RankLost, match="rank 1 lost: awaited by rank 0 and silent for 8 s"):
+    with pytest.raises(RankLost, match=r"rank 1 lost: awaited by rank . and silent for 8 s"):
         raise fake.cores[0].failure()
 
 
@@ -138,7 +138,7 @@ def test_its_rows_are_not_stuck_before_it_is_lost(dies_at_s: float) -> None:
         for worker in workers:
             worker.work(fake.now)
     failures = [worker.core.failure for worker in workers if worker.core.failure is not None]
-    with pytest.raises(RankLost, match="rank 1 lost: awaited by rank . and silent for 8 s"):
+    with pytest.raises(RankLost, match=r"rank 1 lost: awaited by rank . and silent for 8 s"):
         raise failures[0]()
 
 
