@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # make demo   sets everything up and runs the main job     make test   ... and passes the tests
 # make check  test + lint                                  make p4     recompiles p4src (needs p4c)
+# make conformance P4C=path   p4c's own packet tests, from a checkout of p4c, on BMv2 and our engines
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -8,8 +9,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 DEMO   ?=
 PYTEST ?=
+P4C    ?=
+STF    ?=
 
-.PHONY: demo test lint check p4 bench clean
+.PHONY: demo test lint check p4 bench conformance clean
 
 demo: $(STAMP)
 	$(BIN)/incmoe demo $(DEMO)
@@ -26,6 +29,10 @@ check: test lint
 
 p4: $(STAMP)
 	$(BIN)/python -m p4src.compile
+
+conformance: $(STAMP)
+	@test -n "$(P4C)" || { echo "say where p4c's sources are: make conformance P4C=path"; exit 2; }
+	$(BIN)/python -m tests.softswitch.conformance $(P4C) $(STF)
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

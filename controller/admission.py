@@ -29,15 +29,44 @@ def check_join(job: Job, join: Join) -> None:
         raise RefusedError(f"{who(join)}: udp port {join.udp_port} is outside 1..{MAX_UDP_PORT}")
     if host == 0 and known.ip is None:
         raise RefusedError(f"{who(join)}: bound to 0.0.0.0, and the job file gives no ip")
-    pairs = [
+    pairs: list[tuple[str, object, object]] = [
         ("world size", join.world_size, job.world_size),
         ("geometry", join.geometry, job.geometry),
         ("ip", join.host, ip_text(known.ip) if known.ip and host else join.host),
         ("udp port", join.udp_port, known.udp_port or join.udp_port),
     ]
+    given_print = _flat(join.fingerprint)
+    pairs += [
+        (f"fingerprint field {name}", given_print.get(name, "missing"), value)
+        for name, value in _flat(job.fingerprint).items()
+    ]
     for name, given, expected in pairs:
         if given != expected:
             raise RefusedError(f"{who(join)}: {name} is {given}, the job file says {expected}")
+
+
+def check_identity(job: Job, rank: int, client: str) -> None:
+    """Raise RefusedError where a caller does not show the certificate that its rank has."""
+    if not 0 <= rank < job.world_size or client == job.ranks[rank].certificate:
+        return  # what rank there is, is checked with everything else
+    if job.ranks[rank].certificate:
+        raise RefusedError(f"job {job.name}: rank {rank} shows {_shown(client)}, not its own")
+
+
+def check_operator(job: Job, client: str) -> None:
+    """Raise RefusedError where a caller who replaces ranks has no certificate, or a rank's.
+
+    Anyone may where no rank of the job is told by its certificate.
+    """
+    of_ranks = {rank.certificate for rank in job.ranks} - {""}
+    if of_ranks and client in of_ranks | {""}:
+        raise RefusedError(
+            f"job {job.name}: who replaces ranks shows {_shown(client)}, an operator's is needed"
+        )
+
+
+def _shown(client: str) -> str:
+    return f"a certificate of {client}" if client else "no certificate"
 
 
 def shared_address(one: Join, other: Join) -> str:

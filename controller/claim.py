@@ -4,8 +4,9 @@
 1. A switch takes an election id only once. So who opens a stream under an id made of a job's name
    is the only one to serve that job, as long as the stream, or the process, lives.
 2. `turn` is the claim to write: a controller reads, decides and writes before the next one does.
-3. Claims have ids up to TURN, below every writer's, which is the time: they never keep it out.
-4. A claim that breaks says that the switch has gone, perhaps to come back with nothing in it.
+3. Every role has its own election, so that a claim keeps out those of its own role only.
+4. Claims have ids up to TURN, below every writer's, which is the time: they never keep it out.
+5. A claim that breaks says that the switch has gone, perhaps to come back with nothing in it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import grpc
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 
 from controller.errors import ControllerError, SwitchError
+from controller.session import NOBODY, Credentials
+from ops.tls import open_channel
 
 TURN: Final = 1 << 33
 TURN_AGAIN_S: Final = 0.05
@@ -39,17 +42,23 @@ class Claim:
     """
 
     def __init__(
-        self, at: tuple[str, int], election_id: int, refusal: str, *, deadline_s: float
+        self,
+        at: tuple[str, int],
+        election_id: int,
+        refusal: str,
+        *,
+        deadline_s: float,
+        credentials: Credentials = NOBODY,
     ) -> None:
         self.address, device_id = at
         self._answered = threading.Event()
         self._broken = threading.Event()
         self._error: grpc.RpcError | None = None
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._channel = grpc.insecure_channel(self.address)
+        self._channel = open_channel(self.address, credentials.tls)
         stub = p4runtime_pb2_grpc.P4RuntimeStub(self._channel)
         replies = stub.StreamChannel(iter(self._requests.get, None), wait_for_ready=True)
-        self._requests.put(_arbitration(device_id, election_id))
+        self._requests.put(_arbitration(device_id, election_id, credentials.role))
         threading.Thread(target=self._listen, args=(replies,), name="claim", daemon=True).start()
         if not self._answered.wait(deadline_s):
             self.release()
@@ -96,20 +105,29 @@ class Claim:
         self.release()
 
 
-def claim_job(address: str, device_id: int, job: str, *, deadline_s: float) -> Claim:
+def claim_job(
+    at: tuple[str, int], job: str, *, deadline_s: float, credentials: Credentials = NOBODY
+) -> Claim:
     """Return the claim to serve a job on a switch."""
-    refusal = f"job {job} is served by another controller at switch {address}"
-    return Claim((address, device_id), 1 + crc32(job.encode()), refusal, deadline_s=deadline_s)
+    refusal = f"job {job} is served by another controller at switch {at[0]}"
+    election_id = 1 + crc32(job.encode())
+    return Claim(at, election_id, refusal, deadline_s=deadline_s, credentials=credentials)
 
 
 @contextmanager
-def turn(address: str, device_id: int, *, deadline_s: float) -> Iterator[None]:
+def turn(
+    address: str, device_id: int, *, deadline_s: float, credentials: Credentials = NOBODY
+) -> Iterator[None]:
     """Wait until no other controller writes to a switch, and keep them waiting meanwhile."""
     until = time.monotonic() + deadline_s
     refusal = f"another controller has been writing to switch {address} for {deadline_s:g} s"
     while True:
         try:
-            claim = Claim((address, device_id), TURN, refusal, deadline_s=deadline_s)
+            claim = Claim(
+                *((address, device_id), TURN, refusal),
+                deadline_s=deadline_s,
+                credentials=credentials,
+            )
             break
         except ClaimedError:
             if time.monotonic() >= until:
@@ -119,8 +137,10 @@ def turn(address: str, device_id: int, *, deadline_s: float) -> Iterator[None]:
         yield
 
 
-def _arbitration(device_id: int, election_id: int) -> Any:
+def _arbitration(device_id: int, election_id: int, role: str) -> Any:
     request = p4runtime_pb2.StreamMessageRequest()
     request.arbitration.device_id = device_id
     request.arbitration.election_id.low = election_id
+    if role:
+        request.arbitration.role.name = role
     return request

@@ -16,7 +16,7 @@ from controller.claim import turn
 from controller.entries import Share, forward_entries, job_entries
 from controller.errors import ControllerError, SwitchError
 from controller.job import Job
-from controller.session import DEADLINE_S
+from controller.session import DEADLINE_S, NOBODY, Credentials
 from controller.state import (
     Changes,
     InstalledJob,
@@ -71,6 +71,7 @@ class Deployer:
     load: Load = Load.AUTO
     deadline_s: float = DEADLINE_S
     wall_clock: Callable[[], float] = time.time
+    credentials: Credentials = NOBODY
     last_generation: int = field(default=0, init=False)
 
     def install(self, job: Job, *, renew: bool) -> Installed:
@@ -137,8 +138,15 @@ class Deployer:
         chosen = {name: switch for name, switch in job.switches.items() if only in ("", name)}
         with ExitStack() as stack:
             if writes:  # in one order everywhere, so that two controllers cannot each have half
-                for address, device_id in sorted((s.grpc, s.device_id) for s in chosen.values()):
-                    stack.enter_context(turn(address, device_id, deadline_s=self.deadline_s))
+                for switch in sorted(chosen.values(), key=lambda one: (one.grpc, one.device_id)):
+                    stack.enter_context(
+                        turn(
+                            switch.grpc,
+                            switch.device_id,
+                            deadline_s=self.deadline_s,
+                            credentials=self.credentials.towards(switch.certificate),
+                        )
+                    )
             yield {
                 name: stack.enter_context(
                     Switch.connect(
@@ -146,6 +154,7 @@ class Deployer:
                         device_id=switch.device_id,
                         writes=writes,
                         deadline_s=self.deadline_s,
+                        credentials=self.credentials.towards(switch.certificate),
                     )
                 )
                 for name, switch in chosen.items()

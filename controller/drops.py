@@ -29,6 +29,8 @@ class Drop(IntEnum):
     NO_ROUTE = 16
     EXPIRED = 17
     OVERLAP = 18
+    SPOOFED = 19
+    FAULT = 20
 
 
 # Packets that are consumed, or were sent twice to be safe: the protocol at work, no fault.

@@ -151,6 +151,8 @@ def _deliver(job: Job, at: PortRef, job_id: int, action: str, receiver: Endpoint
 
 def forward_entries(plain: Forwarding) -> Iterator[Entry]:
     """All that a switch must hold for plain traffic."""
+    for ip in plain.own_ips:
+        yield Row(tables.SOURCES, {"src": ip}, tables.SPOOFED, {})
     if plain.flood:
         yield MulticastGroup(FLOOD_GROUP, plain.flood)
         yield Row(tables.MACS, {"dst": BROADCAST}, tables.FLOOD, {"group": FLOOD_GROUP})

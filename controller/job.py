@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from controller.address import Endpoint
@@ -33,6 +33,7 @@ class Rank:
 
     at: PortRef
     endpoint: Endpoint
+    certificate: str = ""  # common name that whoever joins as this rank must show; "": anyone
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Forwarding:
     flood: tuple[int, ...]  # ports that broadcasts go to
     own_macs: tuple[int, ...]  # frames to these are routed
     routes: tuple[Route, ...]
+    own_ips: tuple[int, ...] = ()  # of all switches: no frame may say that it comes from there
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Switch:
     device_id: int
     ports: Mapping[int, Endpoint]  # the switch's own addresses on its ports, with ip
     forwarding: Forwarding | None  # None: the job leaves plain traffic alone
+    certificate: str = ""  # name in the certificate of its server, if that is not its address
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class Job:
     ranks: tuple[Rank, ...]
     switches: Mapping[str, Switch]
     links: tuple[tuple[PortRef, PortRef], ...]
+    fingerprint: Mapping[str, object] = field(default_factory=dict)  # what every rank's must hold
     on_loss: OnLoss = OnLoss.FAIL
 
     @property

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,7 +72,7 @@ def parse_job(document: object) -> Job:
     """Return the job of a parsed document; raises JobFileError."""
     fields = Node("", document).fields(
         required=["job", "geometry", "slots", "switches", "ranks"],
-        optional=["segments", "links", "on_loss"],
+        optional=["segments", "links", "on_loss", "fingerprint"],
     )
     switches = {
         key.text(NAME, NAME_MEANING): _switch(key, value)
@@ -79,6 +80,7 @@ def parse_job(document: object) -> Job:
     }
     if not switches:
         raise fields["switches"].wrong("a mapping of at least one switch")
+    switches = _guarded(switches)
     job = Job(
         name=fields["job"].text(NAME, NAME_MEANING),
         geometry=fields["geometry"].text("|".join(GEOMETRIES), f"one of {', '.join(GEOMETRIES)}"),
@@ -88,6 +90,7 @@ def parse_job(document: object) -> Job:
         switches=switches,
         links=tuple(_link(item, switches) for item in fields.items("links")),
         on_loss=_on_loss(fields.get("on_loss")),
+        fingerprint=_fingerprint(fields),
     )
     check_topology(job)
     return job
@@ -107,7 +110,9 @@ def _ranks(node: Node, switches: dict[str, Switch]) -> tuple[Rank, ...]:
 
 
 def _rank(node: Node, index: int, switches: dict[str, Switch]) -> Rank:
-    fields = node.fields(required=["port"], optional=["switch", "mac", "ip", "udp_port"])
+    fields = node.fields(
+        required=["port"], optional=["switch", "mac", "ip", "udp_port", "certificate"]
+    )
     mac, ip = fields.get("mac"), fields.get("ip")
     return Rank(
         at=_port_ref(node, fields, switches),
@@ -116,6 +121,7 @@ def _rank(node: Node, index: int, switches: dict[str, Switch]) -> Rank:
             ip=_ip(ip) if ip else None,
             udp_port=fields.integer("udp_port", range(1, 0x10000), None),
         ),
+        certificate=_certificate(fields),
     )
 
 
@@ -157,7 +163,8 @@ def _end(node: Node, switches: dict[str, Switch]) -> PortRef:
 
 def _switch(key: Node, node: Node) -> Switch:
     fields = node.fields(
-        required=["grpc", "ports"], optional=["device_id", "ip", "mac", "forwarding"]
+        required=["grpc", "ports"],
+        optional=["device_id", "ip", "mac", "forwarding", "certificate"],
     )
     ports = [(key.integer(0, MAX_PORT), value) for key, value in fields["ports"].entries()]
     forwarding = fields.get("forwarding")
@@ -167,7 +174,30 @@ def _switch(key: Node, node: Node) -> Switch:
         device_id=fields.integer("device_id", range(2**63), 0),
         ports={port: _switch_port(port, value, fields) for port, value in ports},
         forwarding=_forwarding(forwarding) if forwarding else None,
+        certificate=_certificate(fields),
     )
+
+
+def _certificate(fields: Fields) -> str:
+    named = fields.get("certificate")
+    return named.text(r"\S{1,253}", "a name in a certificate") if named else ""
+
+
+def _fingerprint(fields: Fields) -> dict[str, object]:
+    values = fields.entries("fingerprint")
+    return {key.text(r"\S+", "a field of fingerprints"): value.value for key, value in values}
+
+
+def _guarded(switches: dict[str, Switch]) -> dict[str, Switch]:
+    """Let plain traffic come from no switch's address: ranks believe what does."""
+    ends = [end for switch in switches.values() for end in switch.ports.values()]
+    own_ips = tuple(sorted({end.ip for end in ends if end.ip is not None}))
+    return {
+        name: replace(switch, forwarding=replace(plain, own_ips=own_ips))
+        if (plain := switch.forwarding)
+        else switch
+        for name, switch in switches.items()
+    }
 
 
 def _switch_port(port: int, node: Node, switch: Fields) -> Endpoint:

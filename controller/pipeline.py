@@ -38,6 +38,17 @@ class Pipeline:
         used += [("registers", name) for name in (tables.SLOT_REGISTER, tables.CELL_REGISTER)]
         return [name for kind, name in used if (kind, name) not in self._by_name]
 
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables that this controller writes."""
+        faulty = [name for name in tables.FAULT_TABLES if ("tables", name) in self._by_name]
+        return [*tables.TABLES, *faulty]
+
+    @property
+    def counters(self) -> list[str]:
+        """Names of the counters that this controller reads."""
+        return [*tables.COUNTERS, *[tables.LOST] * (("counters", tables.LOST) in self._by_name)]
+
     def sizes(self) -> Sizes:
         """Return what jobs share, as the program has it."""
         registers = [name for kind, name in self._by_name if kind == "registers"]
@@ -78,7 +89,7 @@ class Pipeline:
             ports = sorted(_replica_port(replica) for replica in group.replicas)
             return MulticastGroup(group.multicast_group_id, tuple(ports))
         message = entity.table_entry
-        if message.is_default_action or self.table_name(message.table_id) not in tables.TABLES:
+        if message.is_default_action or self.table_name(message.table_id) not in self.tables:
             return None
         return self._row(message)
 

@@ -12,12 +12,18 @@ import grpc
 from controller.errors import ControllerError
 from controller.rendezvous import Alive, Rendezvous
 from host_agent.messages import METHODS, SERVICE, Message, RendezvousError, decode, encode
+from ops.tls import Tls, add_port, client_name
 
 SPARE_THREADS: Final = 8  # for calls that are refused while all ranks wait
 
 
-def serve(rendezvous: Rendezvous, listen: str, *, num_ranks: int) -> tuple[grpc.Server, int]:
-    """Start serving at `listen` (HOST:PORT or unix:PATH); return the server and its port."""
+def serve(
+    rendezvous: Rendezvous, listen: str, *, num_ranks: int, tls: Tls | None = None
+) -> tuple[grpc.Server, int]:
+    """Start serving at `listen` (HOST:PORT or unix:PATH); return the server and its port.
+
+    With `tls`, a caller must show a certificate of the authority.
+    """
     threads = ThreadPoolExecutor(2 * num_ranks + SPARE_THREADS, "rendezvous")
     options = [
         ("grpc.so_reuseport", 0),
@@ -28,7 +34,7 @@ def serve(rendezvous: Rendezvous, listen: str, *, num_ranks: int) -> tuple[grpc.
     handlers = {name: _handler(rendezvous, name) for name in METHODS}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     try:
-        port = server.add_insecure_port(listen)
+        port = add_port(server, listen, tls)
     except RuntimeError:
         port = 0
     if port == 0:
@@ -46,7 +52,9 @@ def _handler(rendezvous: Rendezvous, name: str) -> grpc.RpcMethodHandler[bytes, 
     def answer(body: bytes, context: grpc.ServicerContext) -> bytes:
         context.add_callback(rendezvous.wake)
         try:
-            return encode(method(decode(asked, body), context.is_active))
+            message = decode(asked, body)
+            rendezvous.check_identity(message, client_name(context))
+            return encode(method(message, context.is_active))
         except RendezvousError as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except ControllerError as error:

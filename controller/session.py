@@ -7,6 +7,7 @@ import queue
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import grpc
@@ -15,20 +16,45 @@ from p4.v1 import p4runtime_pb2
 from p4runtime_sh.p4runtime import P4RuntimeClient
 
 from controller.errors import SwitchError
+from ops.tls import Tls, open_channel
 
 DEADLINE_S: Final = 5.0
 MAX_MESSAGE_BYTES: Final = 64 << 20  # a pipeline configuration holds the whole compiled program
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who the controller is to its switches: its certificate, and its role in their elections."""
+
+    tls: Tls | None = None
+    role: str = ""
+
+    def towards(self, certificate: str) -> Credentials:
+        """Return those for a switch whose certificate bears a name of its own, if it has one."""
+        if self.tls is None or not certificate:
+            return self
+        return replace(self, tls=replace(self.tls, name=certificate))
+
+
+NOBODY: Final = Credentials()
 
 
 class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no types
     """A client of one switch. Without `writes` it takes part in no election and can only read."""
 
     def __init__(
-        self, address: str, device_id: int, *, writes: bool, deadline_s: float = DEADLINE_S
+        self,
+        address: str,
+        device_id: int,
+        *,
+        writes: bool,
+        deadline_s: float = DEADLINE_S,
+        credentials: Credentials = NOBODY,
     ) -> None:
         self.address: Final = address
         self.deadline_s: Final = deadline_s
         self._writes = writes
+        self._credentials = credentials
         self.stream_out_q: Any = None
         self.stream_in_q: Any = None
         self.stream_recv_thread: Any = None
@@ -43,7 +69,7 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no type
         """Wait for the switch and, to write, become its primary controller."""
         self.channel.close()
         options = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)]
-        self.channel = grpc.insecure_channel(self.address, options=options)
+        self.channel = open_channel(self.address, self._credentials.tls, options)
         self.stub = type(self.stub)(self.channel)
         if not self._answers():
             self.channel.close()
@@ -66,6 +92,8 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no type
         arbitration = request.arbitration
         arbitration.device_id = self.device_id
         arbitration.election_id.high, arbitration.election_id.low = self.election_id
+        if self._credentials.role:
+            arbitration.role.name = self._credentials.role
         self.stream_out_q.put(request)
         problem = self._arbitration_problem()
         if problem:
@@ -107,6 +135,7 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no type
         """Load a pipeline configuration; the switch forgets everything else."""
         request = p4runtime_pb2.SetForwardingPipelineConfigRequest(device_id=self.device_id)
         request.election_id.high, request.election_id.low = self.election_id
+        request.role = self._credentials.role
         request.action = request.VERIFY_AND_COMMIT
         request.config.CopyFrom(config)
         with self._errors("loading the program"):
@@ -114,14 +143,16 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no type
 
     def read(self, entities: Iterable[Any]) -> list[Any]:
         """Return the entities that match."""
-        request = p4runtime_pb2.ReadRequest(device_id=self.device_id, entities=entities)
+        request = p4runtime_pb2.ReadRequest(
+            device_id=self.device_id, role=self._credentials.role, entities=entities
+        )
         with self._errors("reading"):
             replies = self.stub.Read(request, timeout=self.deadline_s)
             return [entity for reply in replies for entity in reply.entities]
 
     def write_all(self, kind: str, entities: Iterable[Any], describe: Callable[[int], str]) -> None:
         """Insert, modify or delete entities; an error names the first one refused by `describe`."""
-        request = p4runtime_pb2.WriteRequest(device_id=self.device_id)
+        request = p4runtime_pb2.WriteRequest(device_id=self.device_id, role=self._credentials.role)
         request.election_id.high, request.election_id.low = self.election_id
         for entity in entities:
             request.updates.add(type=p4runtime_pb2.Update.Type.Value(kind), entity=entity)

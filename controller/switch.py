@@ -17,7 +17,7 @@ from controller.drops import Drop
 from controller.entries import Entry
 from controller.errors import SwitchError
 from controller.pipeline import Pipeline, config_message
-from controller.session import DEADLINE_S, Session
+from controller.session import DEADLINE_S, NOBODY, Credentials, Session
 from controller.state import Changes, Scope, SwitchState, changes, everything
 from host_agent.wire import Op
 from p4src import Compiled
@@ -44,6 +44,7 @@ INDEX_NAMES: Final = {
     tables.DROPS: {int(reason): reason.name for reason in Drop},
     tables.OPS: {int(op): op.name for op in Op},
     tables.PRUNED: {},
+    tables.LOST: {},
 }
 
 
@@ -56,10 +57,19 @@ class Switch:
 
     @classmethod
     def connect(
-        cls, address: str, *, device_id: int = 0, writes: bool, deadline_s: float = DEADLINE_S
+        cls,
+        address: str,
+        *,
+        device_id: int = 0,
+        writes: bool,
+        deadline_s: float = DEADLINE_S,
+        credentials: Credentials = NOBODY,
     ) -> Self:
         """Connect to the P4Runtime server at `address`; raises SwitchError."""
-        return cls(Session(address, device_id, writes=writes, deadline_s=deadline_s))
+        session = Session(
+            address, device_id, writes=writes, deadline_s=deadline_s, credentials=credentials
+        )
+        return cls(session)
 
     @property
     def address(self) -> str:
@@ -110,7 +120,7 @@ class Switch:
     def read_state(self) -> SwitchState:
         """Read all rows and multicast groups back."""
         wanted = []
-        for name in tables.TABLES:
+        for name in self.pipeline.tables:
             entity = p4runtime_pb2.Entity()
             entity.table_entry.table_id = self.pipeline.table_id(name)
             wanted.append(entity)
@@ -136,7 +146,7 @@ class Switch:
 
     def counters(self) -> dict[str, dict[str, Count]]:
         """Return every counter by name and index name, cells at zero left out."""
-        return {name: self._counter(name) for name in tables.COUNTERS}
+        return {name: self._counter(name) for name in self.pipeline.counters}
 
     def _counter(self, name: str) -> dict[str, Count]:
         entity = p4runtime_pb2.Entity()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the jobs a controller serves on their switches while they run; starts and ends none.
+"""Keeps the jobs a controller serves on their switches while they run; knows no rank.
 
 1. A job is claimed on all its switches before it is installed, and as long as it is served.
 2. What its switches hold then is noted. A switch that goes and comes back empty is given it again,
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller.claim import Claim, ClaimedError, claim_job
-from controller.deploy import Deployer
+from controller.deploy import Deployer, Installed
 from controller.errors import SwitchError
-from controller.job import Job
+from controller.job import Job, Switch
 from controller.state import SwitchState
 
 LOOK_S: Final = 0.5  # how long a look for a switch that is gone may take
@@ -35,10 +35,34 @@ class Upkeep:
         try:
             for name, switch in self.job.switches.items():
                 if name not in self._claims or self._claims[name].is_broken:
-                    self._claim(name, switch.grpc, self.deployer.deadline_s)
+                    self._claim(name, switch, self.deployer.deadline_s)
         except Exception:
             self.release()
             raise
+
+    def install(self, job: Job) -> Installed:
+        """Put the job, its ranks' addresses known, on its switches; raises ControllerError."""
+        self.claim()
+        installed = self.deployer.install(job, renew=True)
+        self.note()
+        return installed
+
+    def adopt(self, generation: int) -> bool:
+        """Serve the job if an earlier controller put it on all switches; raises ControllerError."""
+        found = self.deployer.find(self.job)
+        held = {job.generation for job in found.values()}
+        if len(found) != len(self.job.switches) or held != {generation}:
+            return False
+        self.claim()
+        self.note()
+        return True
+
+    def remove(self) -> None:
+        """Take the job off its switches, and serve it no longer; raises ControllerError."""
+        try:
+            self.deployer.remove(self.job)
+        finally:
+            self.release()
 
     def note(self) -> None:
         """Note what the switches hold of the job; raises SwitchError."""
@@ -52,7 +76,7 @@ class Upkeep:
         restored = []
         for name in [name for name, claim in self._claims.items() if claim.is_broken]:
             try:
-                self._claim(name, self.job.switches[name].grpc, LOOK_S)
+                self._claim(name, self.job.switches[name], LOOK_S)
             except ClaimedError:
                 raise
             except SwitchError:
@@ -67,6 +91,10 @@ class Upkeep:
             claim.release()
         self._claims.clear()
 
-    def _claim(self, name: str, address: str, deadline_s: float) -> None:
-        device_id = self.job.switches[name].device_id
-        self._claims[name] = claim_job(address, device_id, self.job.name, deadline_s=deadline_s)
+    def _claim(self, name: str, switch: Switch, deadline_s: float) -> None:
+        self._claims[name] = claim_job(
+            (switch.grpc, switch.device_id),
+            self.job.name,
+            deadline_s=deadline_s,
+            credentials=self.deployer.credentials.towards(switch.certificate),
+        )

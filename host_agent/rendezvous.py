@@ -39,6 +39,7 @@ from host_agent.messages import (
     decode,
     encode,
 )
+from ops.tls import Tls, open_channel
 
 __all__ = ["Join", "Membership", "Notice", "RendezvousError", "Ticket", "join", "replace"]
 
@@ -140,13 +141,15 @@ class Membership:
                 raise
 
 
-def join(controller: str, request: Join, *, timeout_s: float = 120.0) -> Membership:
+def join(
+    controller: str, request: Join, *, timeout_s: float = 120.0, tls: Tls | None = None
+) -> Membership:
     """Join a job at `controller` (HOST:PORT or unix:PATH) and wait for all its ranks.
 
     Raises RendezvousError with the controller's reason, or naming the controller when it does not
     answer. The controller's own deadline names the ranks that are missing, so keep it the shorter.
     """
-    channel = grpc.insecure_channel(controller, CHANNEL_OPTIONS)
+    channel = open_channel(controller, tls, CHANNEL_OPTIONS)
     try:
         grpc.channel_ready_future(channel).result(timeout=min(REACH_S, timeout_s))
         return Membership(channel, request, _call(channel, request, Ticket, timeout_s=timeout_s))
@@ -159,9 +162,11 @@ def join(controller: str, request: Join, *, timeout_s: float = 120.0) -> Members
         raise
 
 
-def replace(controller: str, job: str, rank: int, *, timeout_s: float = 10.0) -> Replaced:
+def replace(
+    controller: str, job: str, rank: int, *, timeout_s: float = 10.0, tls: Tls | None = None
+) -> Replaced:
     """Take a rank out of a running job; raises RendezvousError with the controller's reason."""
-    with grpc.insecure_channel(controller, CHANNEL_OPTIONS) as channel:
+    with open_channel(controller, tls, CHANNEL_OPTIONS) as channel:
         return _call(channel, Replace(job, rank), Replaced, timeout_s=timeout_s)
 
 

@@ -12,6 +12,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from host_agent.errors import SessionError
 from host_agent.wire import CHUNK_BYTES, MAX_RANKS
 
@@ -19,6 +21,7 @@ MAX_SEGMENTS: Final = 255  # a segment's number has 8 bits, and so has their cou
 MAX_SLOTS: Final = 1 << 16
 MAX_MESSAGE_CHUNKS: Final = 255
 LANE_BITS: Final = (16, 32)
+BYTES: Final = 8  # in place of lane bits: sums are bytes that the switch adds as they are
 
 
 def _require(holds: bool, message: str) -> None:
@@ -35,7 +38,11 @@ class OnLoss(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """What a row is: opaque bytes on the way out, a vector of values on the way back."""
+    """What a row is: opaque bytes on the way out, a vector of values on the way back.
+
+    With lane_bits BYTES the values are bytes, of which every chunk is added as one big-endian
+    number: whoever gives them leaves room for carries.
+    """
 
     row_bytes: int
     num_values: int
@@ -44,12 +51,27 @@ class RowFormat:
     def __post_init__(self) -> None:
         _require(self.row_bytes >= 1, f"row_bytes is {self.row_bytes}, at least 1 is needed")
         _require(self.num_values >= 1, f"num_values is {self.num_values}, at least 1 is needed")
-        _require(self.lane_bits in LANE_BITS, f"lane_bits is {self.lane_bits}, not in {LANE_BITS}")
+        allowed = (*LANE_BITS, BYTES)
+        _require(self.lane_bits in allowed, f"lane_bits is {self.lane_bits}, not in {allowed}")
+        _require(
+            self.lane_bits != BYTES or self.num_values % CHUNK_BYTES == 0,
+            f"{self.num_values} bytes of a sum, they are added in chunks of {CHUNK_BYTES}",
+        )
+
+    @property
+    def value_type(self) -> type[np.float32] | type[np.uint8]:
+        """Type of the values of a partial row."""
+        return np.uint8 if self.lane_bits == BYTES else np.float32
 
     @property
     def sum_chunks(self) -> int:
         """Chunks of a partial row and of a sum."""
         return -(-self.num_values * self.lane_bits // (8 * CHUNK_BYTES))
+
+    @property
+    def sum_bytes(self) -> int:
+        """Bytes of them."""
+        return self.sum_chunks * CHUNK_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ SUBCOMMANDS: Final = {
     "switch": ("softswitch.cli", "run the embedded P4 switch"),
     "controller": ("controller.cli", "install, show and remove jobs; serve the rendezvous"),
     "demo": ("incmoe.demo.cli", "four ranks, one switch, one model: the main job, checked"),
+    "vllm-demo": ("incmoe.vllm_demo.cli", "vLLM with its experts on all ranks, through the switch"),
     "mininet": ("incmoe.emulation.cli", "the demo's job on shaped links in Mininet"),
 }
 _ALL = "agent,control,switch"
@@ -22,6 +23,7 @@ EXTRAS: Final = {
     "switch": "switch",
     "controller": "control",
     "demo": _ALL,
+    "vllm-demo": _ALL,
     "mininet": f"{_ALL},mininet",
 }
 USER_ERROR: Final = 2

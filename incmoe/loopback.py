@@ -3,7 +3,8 @@
 
     group r ---- UDP ---- 127.a.b.(r+1):17710 [switch port r+1]      a, b drawn at random
 
-For tests, benchmarks and notebooks. The ranks of a real job are processes (see incmoe.demo).
+For tests, benchmarks and notebooks. The ranks of a real job are processes (see incmoe.demo), for
+which `served` leaves the seats free.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from controller.deploy import Deployer, Installed
 from controller.job import Job, PortRef, Rank
 from controller.job import Switch as SwitchOfJob
 from controller.pipeline import Pipeline, read_p4info
+from controller.rendezvous import Rendezvous
+from controller.service import serve
 from controller.switch import Switch as Control
 from host_agent.collectives import Group, Layout
 from host_agent.endpoint import Endpoint
@@ -89,6 +92,10 @@ def max_chunks(geometry: str) -> int:
     return Pipeline(read_p4info(p4src.program(geometry).p4info)).sizes().max_chunks
 
 
+def _random_prefix() -> str:
+    return f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Loopback:
     """What the ranks agree on, and what sits on the switch's wires."""
@@ -125,7 +132,7 @@ class Loopback:
         """Start the switch and install the job; the caller makes the ranks."""
         with ExitStack() as stack:
             sockets = [bound_socket(HOST) for _ in range(self.num_ranks)]
-            prefix = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
+            prefix = _random_prefix()
             switch = stack.enter_context(self._switch(prefix))
             job = self._job(prefix, switch, [bound.getsockname()[1] for bound in sockets])
             installed = Deployer().install(job, renew=True)
@@ -136,6 +143,26 @@ class Loopback:
                     for rank, bound in enumerate(sockets)
                 ],
             )
+
+    @contextmanager
+    def served(self) -> Iterator[dict[str, str]]:
+        """Start the switch and a controller; yield what the environment of every rank is to say."""
+        prefix = _random_prefix()
+        with self._switch(prefix) as switch:
+            job = self._job(prefix, switch, [0] * self.num_ranks)  # they tell their ports
+            rendezvous = Rendezvous({job.name: job}, Deployer())
+            server, port = serve(rendezvous, f"{HOST}:0", num_ranks=self.num_ranks)
+            try:
+                yield {
+                    "INCMOE_CONTROLLER": f"{HOST}:{port}",
+                    "INCMOE_JOB": job.name,
+                    "INCMOE_GEOMETRY": self.geometry,
+                    "INCMOE_MODE": self.layout.mode.name.lower(),
+                    "INCMOE_LANES": str(self.layout.geometry.lane_bits),
+                }
+            finally:
+                rendezvous.stop()
+                server.stop(None).wait()
 
     def _session(self, installed: Installed, rank: int) -> Session:
         row, ticket = self.layout.geometry.row, installed.ticket(rank)

@@ -9,6 +9,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent
 GEOMETRIES: Final = ("mtu1500", "mtu9000")
+# Builds that lose packets as the controller tells them (include/faults.p4), for tests.
+FAULTY: Final = {"mtu1500_faults": "mtu1500"}  # and their geometries
+BUILDS: Final = (*GEOMETRIES, *FAULTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +23,11 @@ class Compiled:
 
 
 def program(geometry: str) -> Compiled:
-    """Return the compiled program for a geometry, one of GEOMETRIES.
+    """Return the compiled program for a geometry, or another of BUILDS.
 
     Raises ValueError naming the geometry and those there are.
     """
-    if geometry not in GEOMETRIES:
-        raise ValueError(f"geometry {geometry!r} is none of {', '.join(GEOMETRIES)}")
+    if geometry not in BUILDS:
+        raise ValueError(f"geometry {geometry!r} is none of {', '.join(BUILDS)}")
     build = ROOT / "build"
     return Compiled(build / f"inc_{geometry}.json", build / f"inc_{geometry}.p4info.txtpb")

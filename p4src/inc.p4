@@ -19,6 +19,7 @@
 #include "include/replicate.p4"
 #include "include/forward.p4"
 #include "include/deliver.p4"
+#include "include/faults.p4"
 
 control IngressPipe(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     @name(".drops") counter(NUM_DROPS, CounterType.packets_and_bytes) drops;   // by Drop
@@ -29,10 +30,18 @@ control IngressPipe(inout headers_t hdr, inout metadata_t meta, inout standard_m
     @name(".Sums")      Sums() sums;
     @name(".Replicate") Replicate() replicate;
     @name(".Forward")   Forward() forward;
+#ifdef WITH_FAULTS
+    @name(".Entry") Faults() faults;
+#endif
 
     apply {
         if (hdr.inc.isValid() || std.parser_error != error.NoError) {
             admit.apply(hdr, meta, std);
+#ifdef WITH_FAULTS
+            if (meta.drop == Drop.NONE) {
+                faults.apply(hdr, meta, std.ingress_port);
+            }
+#endif
             if (meta.drop == Drop.NONE) {
                 ops.count((bit<32>)(bit<8>)hdr.inc.op);
                 if (hdr.inc.op == Op.DISPATCH || hdr.inc.op == Op.CONTRIB || hdr.inc.op == Op.PULL) {
@@ -61,8 +70,23 @@ control IngressPipe(inout headers_t hdr, inout metadata_t meta, inout standard_m
 
 control EgressPipe(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     @name(".Deliver") Deliver() deliver;
+#ifdef WITH_FAULTS
+    @name(".lost") counter(NUM_PORTS, CounterType.packets) lost;   // on purpose, by egress port
+    @name(".Exit") Faults() faults;
+#endif
 
-    apply { deliver.apply(hdr, meta, std); }
+    apply {
+        deliver.apply(hdr, meta, std);
+#ifdef WITH_FAULTS
+        if (hdr.inc.isValid() && std.egress_spec != DROPPED) {
+            faults.apply(hdr, meta, std.egress_port);
+            if (meta.drop == Drop.FAULT) {
+                lost.count((bit<32>)std.egress_port);
+                mark_to_drop(std);
+            }
+        }
+#endif
+    }
 }
 
 V1Switch(Parse(), VerifyChecksums(), IngressPipe(), EgressPipe(), ComputeChecksums(), Deparse()) main;

@@ -10,16 +10,20 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ops import logs, tls
+from ops.metrics import OPTION_HELP, MetricsError, served
 from softswitch.errors import SwitchError
 
 if TYPE_CHECKING:
+    from softswitch.ports.faults import FaultSpec
     from softswitch.switch import Switch, SwitchConfig
 
 DEFAULT_ADDRESS = "127.0.0.1:9559"
+STF = Path("stf")  # in place of a program
 USER_ERROR = 2
 FAILED = 1
 _ENDING = {signal.SIGINT, signal.SIGTERM}
@@ -32,25 +36,39 @@ def add_parser(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "switch",
         help="run the embedded P4 switch",
-        description="Runs a P4 program (v1model, as BMv2 JSON) and serves P4Runtime.",
+        description="Runs a P4 program (v1model, as BMv2 JSON) and serves P4Runtime, or runs a"
+        " packet test: incmoe switch stf PROGRAM.json P4INFO TEST.stf.",
     )
     _add_program(parser)
     _add_ports(parser)
     _add_control(parser)
+    _add_watching(parser)
     parser.set_defaults(run=run)
 
 
 def _add_program(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("json", nargs="?", type=Path, help="the compiled program, BMv2 JSON")
+    parser.add_argument(
+        "json",
+        nargs="?",
+        type=Path,
+        help="the compiled program, BMv2 JSON; or the word stf, to run a packet test instead",
+    )
+    parser.add_argument(
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="PROGRAM.json P4INFO TEST.stf",
+        help="after stf: the program, its P4Info (- for none) and the test",
+    )
     parser.add_argument("--p4info", type=Path, metavar="FILE", help="its P4Info, text format")
     parser.add_argument(
         "--no-p4", action="store_true", help="no program yet: a controller will bring one"
     )
     parser.add_argument(
         "--engine",
-        choices=["compiled", "interpreter"],
+        choices=["compiled", "interpreter", "both"],
         default="compiled",
-        help="how the program runs (default: %(default)s)",
+        help="how the program runs; both is for stf only (default: %(default)s)",
     )
 
 
@@ -68,14 +86,18 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pcap", type=Path, metavar="DIR", help="capture every port to pcap files")
     parser.add_argument(
         "--fault",
+        action="append",
+        default=[],
         metavar="SPEC",
-        help="spoil the wires: drop=0.05,duplicate=0.01,reorder=0.01,delay_ms=5,seed=7",
+        help="spoil the wires: drop=0.05,duplicate=0.01,corrupt=0.01,reorder=0.01,delay_ms=5,seed=7"
+        ",match=43:02 (frames with these bytes at this offset); rx: or tx: before it for one "
+        "direction; repeat",
     )
     parser.add_argument(
         "--fault-on",
         choices=["rx", "tx", "both"],
         default="rx",
-        help="in which direction, seen from the switch (default: %(default)s)",
+        help="for those that name no direction, seen from the switch (default: %(default)s)",
     )
 
 
@@ -89,13 +111,15 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device-id", type=int, default=0, metavar="N", help="P4Runtime's (default: %(default)s)"
     )
+    tls.add_options(parser)
     parser.add_argument(
-        "--log-level",
-        choices=["debug", "info", "warning", "error"],
-        default="info",
-        help="(default: %(default)s)",
+        "--roles", type=Path, metavar="FILE", help="what P4Runtime's roles may do, JSON"
     )
-    parser.add_argument("--log-file", type=Path, metavar="FILE", help="instead of standard error")
+
+
+def _add_watching(parser: argparse.ArgumentParser) -> None:
+    logs.add_options(parser)
+    parser.add_argument("--metrics", metavar="ADDRESS", help=OPTION_HELP)
     parser.add_argument(
         "--stats-file",
         type=Path,
@@ -107,12 +131,16 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the switch until a signal ends it: 0 then, 1 if the data plane failed."""
+    """Runs the switch until a signal ends it: 0 then, 1 if the data plane failed; or a test."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # an error is said once, by us
     try:
-        with _logging_to(args.log_file, args.log_level), _own_signals():
+        if args.json == STF:
+            from softswitch.stf.cli import run_test
+
+            return run_test(args.files, args.engine)
+        with _logging_to(args), _own_signals():
             return _run(args)
-    except SwitchError as error:
+    except (SwitchError, MetricsError, tls.TlsError) as error:
         sys.stderr.write(f"incmoe: {error}\n")
         return USER_ERROR
 
@@ -120,8 +148,8 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from softswitch.switch import Switch
 
-    with Switch(_config(args)) as switch:
-        _announce(switch, args)
+    with Switch(_config(args)) as switch, _metrics(switch, args.metrics) as metrics:
+        _announce(switch, args, metrics)
         status = _serve(switch, args.stats_file)
         _write_stats(switch, args.stats_file)
     return status
@@ -138,31 +166,29 @@ def _own_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _logging_to(path: Path | None, level: str) -> Iterator[None]:
-    try:
-        handler = logging.FileHandler(path) if path else logging.StreamHandler()
-    except OSError as error:
-        raise SwitchError(f"cannot write {path}: {error.strerror}") from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    log.addHandler(handler)
-    log.setLevel(level.upper())
-    try:
+def _logging_to(args: argparse.Namespace) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(
+                logs.logged([log.name], args.log_level, args.log_format, args.log_file)
+            )
+        except OSError as error:
+            raise SwitchError(f"cannot write {args.log_file}: {error.strerror}") from error
         yield
-    finally:
-        log.removeHandler(handler)
-        handler.close()
 
 
 def _config(args: argparse.Namespace) -> SwitchConfig:
-    from softswitch.ports.faults import FaultSpec
+    from softswitch.p4runtime.roles import Roles
     from softswitch.ports.spec import PortSpec, WireOptions
     from softswitch.switch import SwitchConfig
 
+    if args.files or args.engine == "both":
+        what = f"the file {args.files[0]}" if args.files else "--engine both"
+        raise SwitchError(f"{what} is for packet tests: incmoe switch stf ...")
     if args.json is None and not args.no_p4:
         raise SwitchError("no program: give a BMv2 JSON file, or --no-p4 to wait for a controller")
     if args.no_p4 and (args.json or args.p4info):
         raise SwitchError("--no-p4 excludes a program and --p4info")
-    fault = FaultSpec.parse(args.fault) if args.fault else None
     return SwitchConfig(
         ports=tuple(PortSpec.parse(text) for text in args.ports),
         program=args.json,
@@ -172,15 +198,49 @@ def _config(args: argparse.Namespace) -> SwitchConfig:
         engine=args.engine,
         wires=WireOptions(
             pcap_dir=args.pcap,
-            rx_faults=fault if args.fault_on in ("rx", "both") else None,
-            tx_faults=fault if args.fault_on in ("tx", "both") else None,
+            rx_faults=_faults(args, "rx"),
+            tx_faults=_faults(args, "tx"),
         ),
+        tls=tls.of_options(args),
+        roles=Roles.load(args.roles) if args.roles else Roles(),
     )
 
 
-def _announce(switch: Switch, args: argparse.Namespace) -> None:
+@contextmanager
+def _metrics(switch: Switch, address: str | None) -> Iterator[str | None]:
+    """Serves metrics if asked to; yields where."""
+    from softswitch.metrics import collect
+
+    if address is None:
+        yield None
+        return
+    with served(address, lambda: collect(switch.stats())) as where:
+        yield where
+
+
+def _faults(args: argparse.Namespace, direction: str) -> list[FaultSpec]:
+    """The faults of one direction: those that name it, and those that name none, by --fault-on."""
+    from softswitch.ports.faults import FaultSpec
+
+    specs = []
+    for text in args.fault:
+        named, colon, rest = text.partition(":")
+        has_name = bool(colon) and named in ("rx", "tx")
+        spec = FaultSpec.parse(rest if has_name else text)
+        if direction == named if has_name else args.fault_on in (direction, "both"):
+            specs.append(spec)
+    return specs
+
+
+def _announce(switch: Switch, args: argparse.Namespace, metrics: str | None) -> None:
     """Tells the log and the parent that the switch is up, and where."""
-    where = {"grpc": switch.grpc_address, "pid": os.getpid(), "ports": switch.port_names()}
+    where: dict[str, object] = {
+        "grpc": switch.grpc_address,
+        "pid": os.getpid(),
+        "ports": switch.port_names(),
+    }
+    if metrics:
+        where["metrics"] = metrics
     text = json.dumps(where) + "\n"
     log.info("up: %s", text.rstrip())
     if args.ready_file:

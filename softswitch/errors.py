@@ -54,6 +54,10 @@ class NotFound(StateError):  # noqa: N818
     """A change of something that is not there, or a name the program does not have."""
 
 
+class StillUsed(StateError):  # noqa: N818
+    """A deletion of something that something else refers to."""
+
+
 class NotAllowed(StateError):  # noqa: N818
     """A change of something that is constant in the program."""
 

@@ -79,6 +79,8 @@ class TableInfo:
     is_const: bool
     const_default: int | None  # the action's id, if it cannot be changed
     direct_counter: int | None  # id
+    direct_meter: int | None  # id
+    profile: int | None  # id
 
     @property
     def needs_priority(self) -> bool:
@@ -88,7 +90,7 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True)
 class ArrayInfo:
-    """A counter array (bits 0) or a register array."""
+    """An array of counters or meters (bits 0), or of registers."""
 
     id: int
     name: str
@@ -101,6 +103,22 @@ class DirectCounterInfo:
     id: int
     name: str
     table: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectMeterInfo:
+    id: int
+    name: str
+    table: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileInfo:
+    """An action profile; `tables` are ids."""
+
+    id: int
+    name: str
+    tables: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +176,9 @@ class P4Info:
     actions: Items[ActionInfo]
     counters: Items[ArrayInfo]
     direct_counters: Items[DirectCounterInfo]
+    meters: Items[ArrayInfo]
+    direct_meters: Items[DirectMeterInfo]
+    profiles: Items[ProfileInfo]
     registers: Items[ArrayInfo]
     value_sets: Items[ValueSetInfo]
 
@@ -183,12 +204,17 @@ def parse(text: str, *, name: str = "P4Info") -> P4Info:
 def from_message(message: p4info_pb2.P4Info) -> P4Info:
     actions = Items("action", map(_action, message.actions))
     direct_counters = Items("direct counter", map(_direct_counter, message.direct_counters))
+    direct_meters = Items("direct meter", map(_direct_meter, message.direct_meters))
+    direct = _Direct(direct_counters, direct_meters)
     return P4Info(
         message=message,
-        tables=Items("table", (_table(t, actions, direct_counters) for t in message.tables)),
+        tables=Items("table", (_table(t, actions, direct) for t in message.tables)),
         actions=actions,
         counters=Items("counter", map(_counter, message.counters)),
         direct_counters=direct_counters,
+        meters=Items("meter", map(_meter, message.meters)),
+        direct_meters=direct_meters,
+        profiles=Items("action profile", map(_profile, message.action_profiles)),
         registers=Items("register", map(_register, message.registers)),
         value_sets=Items("value set", map(_value_set, message.value_sets)),
     )
@@ -209,6 +235,8 @@ def check_fits(info: P4Info, program: ir.Program) -> None:
                 raise LoadError(f"table {table.name}: the program has no action {use.action.name}")
             _check_action(use.action, program.actions[found.actions[use.action.name]])
     _check_names("counter", info.counters, program.counters)
+    _check_names("meter", info.meters, program.meters)
+    _check_names("action profile", info.profiles, program.profiles)
     _check_names("register", info.registers, program.registers)
     _check_names("value set", info.value_sets, program.value_sets)
 
@@ -250,12 +278,17 @@ def _action_use(ref: p4info_pb2.ActionRef, actions: Items[ActionInfo]) -> Action
     )
 
 
-def _table(
-    message: p4info_pb2.Table,
-    actions: Items[ActionInfo],
-    direct_counters: Items[DirectCounterInfo],
-) -> TableInfo:
-    counters = [i for i in message.direct_resource_ids if i in direct_counters]
+@dataclass(frozen=True, slots=True)
+class _Direct:
+    """What a table's resource ids can mean."""
+
+    counters: Items[DirectCounterInfo]
+    meters: Items[DirectMeterInfo]
+
+
+def _table(message: p4info_pb2.Table, actions: Items[ActionInfo], direct: _Direct) -> TableInfo:
+    counters = [i for i in message.direct_resource_ids if i in direct.counters]
+    meters = [i for i in message.direct_resource_ids if i in direct.meters]
     return TableInfo(
         id=message.preamble.id,
         name=message.preamble.name,
@@ -265,6 +298,8 @@ def _table(
         is_const=message.is_const_table,
         const_default=message.const_default_action_id or None,
         direct_counter=counters[0] if counters else None,
+        direct_meter=meters[0] if meters else None,
+        profile=message.implementation_id or None,
     )
 
 
@@ -281,6 +316,19 @@ def _register(message: p4info_pb2.Register) -> ArrayInfo:
 def _direct_counter(message: p4info_pb2.DirectCounter) -> DirectCounterInfo:
     preamble = message.preamble
     return DirectCounterInfo(preamble.id, preamble.name, message.direct_table_id)
+
+
+def _meter(message: p4info_pb2.Meter) -> ArrayInfo:
+    return ArrayInfo(message.preamble.id, message.preamble.name, message.size, bits=0)
+
+
+def _direct_meter(message: p4info_pb2.DirectMeter) -> DirectMeterInfo:
+    preamble = message.preamble
+    return DirectMeterInfo(preamble.id, preamble.name, message.direct_table_id)
+
+
+def _profile(message: p4info_pb2.ActionProfile) -> ProfileInfo:
+    return ProfileInfo(message.preamble.id, message.preamble.name, tuple(message.table_ids))
 
 
 def _value_set(message: p4info_pb2.ValueSet) -> ValueSetInfo:

@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 import numpy as np
 from p4.v1 import p4runtime_pb2
 
+from ops.tls import Tls
 from softswitch import ir, p4info
 from softswitch.bmv2_json import load
 from softswitch.compiler import CompiledEngine, OutputBuffers
@@ -21,6 +22,7 @@ from softswitch.dataplane import DataPlane
 from softswitch.engine import Engine
 from softswitch.errors import SwitchError
 from softswitch.interpreter import Interpreter
+from softswitch.p4runtime.roles import Roles
 from softswitch.p4runtime.server import Server
 from softswitch.p4runtime.service import Service
 from softswitch.ports.memory import MemoryPort
@@ -51,6 +53,8 @@ class SwitchConfig:
     device_id: int = 0
     engine: str = "compiled"
     wires: WireOptions = field(default_factory=WireOptions)
+    tls: Tls | None = None  # of the server
+    roles: Roles = field(default_factory=Roles)
 
 
 class Switch:
@@ -66,10 +70,12 @@ class Switch:
         self._plane = DataPlane(lines, FRAMES_PER_BATCH[config.engine])
         with ExitStack() as opened:
             opened.callback(self._plane.stop)
-            self.service = Service(self)
+            self.service = Service(self, config.roles)
             self._load(config)
             self._server = (
-                Server(self.service, config.grpc_address) if config.grpc_address else None
+                Server(self.service, config.grpc_address, config.tls)
+                if config.grpc_address
+                else None
             )
             opened.pop_all()
 

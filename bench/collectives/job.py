@@ -86,6 +86,7 @@ def _ranks(links: Links, udp_port: int) -> tuple[Rank, ...]:
 def _switch(links: Links, p4runtime: str) -> Switch:
     mac = parse_mac(links.switch_mac)
     macs = {rank_mac(r): r + 1 for r in range(len(links.attachments))}
+    own_ips = tuple(sorted({parse_ip(at.switch_ip) for at in links.attachments}))
     return Switch(
         name=_SWITCH,
         grpc=p4runtime,
@@ -93,5 +94,5 @@ def _switch(links: Links, p4runtime: str) -> Switch:
         ports={
             r + 1: Endpoint(mac, parse_ip(at.switch_ip)) for r, at in enumerate(links.attachments)
         },
-        forwarding=Forwarding(macs=macs, flood=(), own_macs=(), routes=()),
+        forwarding=Forwarding(macs=macs, flood=(), own_macs=(), routes=(), own_ips=own_ips),
     )

@@ -26,8 +26,8 @@ from host_agent.access import MODES
 from host_agent.bands import Placement
 from host_agent.collectives import Group
 from host_agent.endpoint import Endpoint
+from host_agent.huggingface import install, layout_of, replace_experts
 from host_agent.moe import InNetworkMoE, LocalExperts
-from host_agent.moe.huggingface import install, layout_of, replace_experts
 from host_agent.sockets import bound_socket
 from incmoe.demo import subject
 

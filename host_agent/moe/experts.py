@@ -9,6 +9,7 @@ Legend: E local experts, H hidden, I intermediate, S rows of a unit, P (row, exp
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -26,6 +27,24 @@ class LayerError(AgentError, ValueError):
     """A layer that does not fit its weights, its inputs or its group."""
 
 
+class Experts(Protocol):
+    """What a layer needs of the experts of its rank, as LocalExperts are."""
+
+    @property
+    def num_experts(self) -> int:
+        """Experts of this rank."""
+
+    @property
+    def hidden(self) -> int:
+        """Length of a row."""
+
+    def one(self, expert: int, x_PH: Tensor) -> Tensor:
+        """Return the outputs of one expert, before the gate weight."""
+
+    def __call__(self, x_SH: Tensor, pairs: Pairs, observe: Observe | None = None) -> Tensor:
+        """Return the partial rows [S, H] float32; see LocalExperts.forward."""
+
+
 def swiglu(up_P2I: Tensor) -> Tensor:
     """Return silu(gate) * up, the gate being the first half (OLMoE, Mixtral, Qwen, DeepSeek)."""
     gate_PI, up_PI = up_P2I.chunk(2, dim=-1)
@@ -35,7 +54,8 @@ def swiglu(up_P2I: Tensor) -> Tensor:
 class LocalExperts(nn.Module):
     """Weights `up` [E, 2I, H] and `down` [E, H, I]; `gate` makes I values of 2I.
 
-    `biases` are `up_bias` [E, 2I] and `down_bias` [E, H].
+    `biases` are `up_bias` [E, 2I] and `down_bias` [E, H]; `norm` is applied to every expert's rows
+    after `down`.
     """
 
     def __init__(
@@ -45,6 +65,7 @@ class LocalExperts(nn.Module):
         *,
         gate: Gate = swiglu,
         biases: tuple[Tensor, Tensor] | None = None,
+        norm: Gate | None = None,
     ) -> None:
         super().__init__()
         if up.dim() != 3 or down.dim() != 3 or up.shape[0] != down.shape[0]:
@@ -55,6 +76,7 @@ class LocalExperts(nn.Module):
         self.down = nn.Parameter(down, requires_grad=False)
         self.gate = gate
         self.biases = biases
+        self.norm = norm
 
     @property
     def num_experts(self) -> int:
@@ -71,7 +93,8 @@ class LocalExperts(nn.Module):
         up_bias, down_bias = self.biases or (None, None)
         x_PH = x_PH.to(self.up.device, self.up.dtype)
         up = functional.linear(x_PH, self.up[expert], _bias(up_bias, expert))
-        return functional.linear(self.gate(up), self.down[expert], _bias(down_bias, expert))
+        out_PH = functional.linear(self.gate(up), self.down[expert], _bias(down_bias, expert))
+        return out_PH if self.norm is None else self.norm(out_PH)
 
     def forward(self, x_SH: Tensor, pairs: Pairs, observe: Observe | None = None) -> Tensor:
         """Return the partial rows [S, H] float32: the sum of weight * expert(row) over `pairs`.

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from host_agent import scale
 from host_agent.bands import MAX_TOP_K, PhysicalExperts
 from host_agent.collectives import Group, Routing, Unit
-from host_agent.moe.experts import LayerError, LocalExperts
+from host_agent.moe.experts import Experts, LayerError
 from host_agent.moe.masked import Left, Masked, masked
 from host_agent.moe.stages import Stages
 from host_agent.moe.trace import Trace
@@ -50,7 +50,7 @@ class InNetworkMoE(nn.Module):
     """`forward(hidden, ids, weights)` as Hugging Face's experts modules have it."""
 
     def __init__(
-        self, group: Group, experts: LocalExperts, stages: Stages, place: LayerPlace | None = None
+        self, group: Group, experts: Experts, stages: Stages, place: LayerPlace | None = None
     ) -> None:
         super().__init__()
         self.place = place or LayerPlace()
@@ -97,17 +97,21 @@ class InNetworkMoE(nn.Module):
         self(torch.empty(0, geometry.hidden, dtype=geometry.dtype), none.long(), none)
 
     @contextmanager
-    def calibrating(self) -> Iterator[None]:
-        """Measure gains anew from the rows of the forwards inside; entered by all ranks together.
+    def calibrating(self, *, anew: bool = True) -> Iterator[None]:
+        """Measure gains from the rows of the forwards inside; entered by all ranks together.
 
-        Experts that no row was routed to keep the gain they had.
+        Experts that no row was routed to keep the gain they had; with `anew` false, so do those
+        that were louder before.
         """
+        forget = anew or not self._calibrated
         self._observed = np.zeros(len(self._gains), np.float64)
         if not self._calibrated:
             self.row_scale = self.row_scale.with_slack(self.place.slack * scale.UNCALIBRATED)
         try:
             yield
-            self._gains = np.where(self._observed > 0, self._observed, self._gains)
+            kept = np.zeros_like(self._gains) if forget else self._gains
+            louder = np.maximum(self._observed, kept)
+            self._gains = np.where(self._observed > 0, louder, self._gains)
             self._calibrated = True
         finally:
             self._observed = None
@@ -182,7 +186,7 @@ class InNetworkMoE(nn.Module):
         return ids_TK.astype(np.int32), weights_TK
 
 
-def _check_experts(group: Group, experts: LocalExperts, physical: PhysicalExperts) -> None:
+def _check_experts(group: Group, experts: Experts, physical: PhysicalExperts) -> None:
     if experts.hidden != group.geometry.hidden:
         raise LayerError(
             f"experts of hidden size {experts.hidden}, the group's is {group.geometry.hidden}"

@@ -82,7 +82,7 @@ class BandQueue:
         numbers = np.arange(self._next, stop)
         self._next = stop
         if are_pieces:
-            return band, numbers if self._peers.others else numbers[:0]
+            return band, numbers if band.audience & self._peers.others else numbers[:0]
         return band, numbers[band.row_members(numbers) != 0]
 
     def of(self, numbers: Numbers) -> Iterator[tuple[Outgoing, NDArray[np.intp]]]:

@@ -42,7 +42,7 @@ class Contributions:
         """Return CONTRIBs of about `room_bytes`, each sent for the first time."""
         runs: list[Run] = []
         cut = self._session.sums
-        row_bytes = self._session.row.sum_chunks * CHUNK_BYTES
+        row_bytes = self._session.row.sum_bytes
         while self._queue and room_bytes > 0:
             ring, slots = self._queue.popleft()
             most = max(1, room_bytes // row_bytes)
@@ -59,7 +59,7 @@ class Contributions:
         slots = np.flatnonzero(ring.due.any(axis=1))
         pieces = slots[ring.is_piece[slots]]
         rows = slots[~ring.is_piece[slots]]
-        most = max(1, room_bytes // (self._session.row.sum_chunks * CHUNK_BYTES))
+        most = max(1, room_bytes // self._session.row.sum_bytes)
         ring.any_due = len(rows) > most
         rows = rows[:most]
         due = ring.due[rows]
@@ -70,12 +70,7 @@ class Contributions:
     def _runs(self, ring: Ring, slots: Slots, wanted: NDArray[np.bool_]) -> list[Run]:
         """Quantise rows and cut out the `wanted` [n, segments] segments, a run per size."""
         cut = self._session.sums
-        payload, flags = lanes.quantise(
-            ring.values(slots),
-            ring.exponent[slots],
-            bitmaps.counts(ring.members[slots]),
-            self._session.row.lane_bits,
-        )
+        payload, flags = self._lanes(ring, slots)
         runs = []
         equal = cut.num if cut.last == cut.size else cut.num - 1
         for first, num, chunks in ((0, equal, cut.size), (equal, cut.num - equal, cut.last)):
@@ -90,6 +85,17 @@ class Contributions:
                 chosen = body.reshape(len(places), -1) if all_of_them else body[places, segments]
                 runs.append(Run(headers, chosen))
         return runs
+
+    def _lanes(self, ring: Ring, slots: Slots) -> tuple[lanes.Bytes, lanes.Bytes]:
+        values = ring.values(slots)
+        if values.dtype == np.uint8:
+            return values.view(np.uint8), np.zeros(len(slots), np.uint8)
+        return lanes.quantise(
+            values.view(np.float32),
+            ring.exponent[slots],
+            bitmaps.counts(ring.members[slots]),
+            self._session.row.lane_bits,
+        )
 
     def _acknowledge(self, ring: Ring, slots: Slots) -> Run:
         return Run(self._headers(ring, slots, np.zeros_like(slots), 0))

@@ -37,6 +37,7 @@ from host_agent.transport.owner import Owner
 from host_agent.transport.pacer import Pacer
 from host_agent.transport.peers import Peers
 from host_agent.transport.pieces import Key
+from host_agent.transport.ring import Values
 from host_agent.transport.runs import Run, by_key
 from host_agent.wire import Headers, Op, Payloads, Status, ranks_in
 
@@ -99,7 +100,7 @@ class Core:
         """Return rows that are here. May run beside anything else."""
         return self._member.source(owner).ring.rows(numbers)
 
-    def keep(self, owner: int, numbers: Numbers, values: NDArray[np.float32]) -> None:
+    def keep(self, owner: int, numbers: Numbers, values: Values) -> None:
         """Keep partial rows, to be contributed next. May run beside anything else."""
         self._member.source(owner).ring.keep(numbers, values)
 
@@ -149,6 +150,11 @@ class Core:
     def is_idle(self) -> bool:
         """Whether everything this rank queued is summed and acknowledged."""
         return not (self._owner.bands or self._member.has_backlog or self._member.has_statuses)
+
+    @property
+    def rows_out(self) -> int:
+        """Slots of this rank's window in use."""
+        return self._owner.rows_out
 
     @property
     def all_said_farewell(self) -> bool:

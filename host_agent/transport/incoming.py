@@ -7,6 +7,7 @@ Rows may come before the header, and before this rank expects them. Stores no ro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from host_agent.transport.numbering import Numbers
 from host_agent.transport.pieces import Assembly, Key, Piece
 
 Mask = NDArray[np.bool_]
+# Headers that nobody has asked for yet, whole or not: no owner is so far ahead by mere speed.
+MAX_HEADERS: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,10 @@ class Incoming:
         if piece.is_farewell:
             self.farewell = self.progress = True
             return
+        if len(self._assemblies) + len(self._headers) >= MAX_HEADERS:
+            raise ProtocolError(
+                f"rank {self._owner} has sent {MAX_HEADERS} band headers that nobody waits for"
+            )
         assembly = self._assemblies.setdefault(piece.key, Assembly(piece))
         blob = assembly.add(piece)
         if blob is not None:
@@ -85,8 +92,12 @@ class Incoming:
             self.progress |= bool(len(index)) and not band.missing
 
     def wanted_before(self, limit: int) -> Numbers:
-        """Return the expected rows with numbers below `limit`."""
-        numbers = [band.first_row + np.flatnonzero(band.wanted) for band in self._expected.values()]
+        """Return the rows with numbers below `limit` of bands that are not whole."""
+        numbers = [
+            band.first_row + np.flatnonzero(band.wanted)
+            for band in self._expected.values()
+            if band.missing and band.first_row < limit
+        ]
         wanted = np.concatenate([np.empty(0, np.int64), *numbers])
         return np.asarray(wanted[wanted < limit])
 

@@ -8,12 +8,14 @@ Rules (docs/design.md, section 2). No socket, no clock, and no timer: the owners
 2. DISPATCH of a newer attempt: CONTRIB again at the new exponent.
 3. PULL: CONTRIB again; or WAIT if the row is here and its partial row is not; or LOST for each
    segment of the row that is not here. And LOST for all earlier rows that should be here.
-4. PROBE: ALIVE.
+4. LOST unasked, once, for a row that later ones have overtaken by more than reordering explains.
+5. PROBE: ALIVE.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
@@ -23,10 +25,13 @@ from host_agent.transport import pieces
 from host_agent.transport.contributions import Contributions
 from host_agent.transport.counters import Counters
 from host_agent.transport.incoming import Incoming
-from host_agent.transport.numbering import seqs
+from host_agent.transport.numbering import Numbers, seqs
 from host_agent.transport.ring import Held, Mask, Placed, Ring, Slots
 from host_agent.transport.runs import Run, join, those
 from host_agent.wire import DispatchFlag, Headers, Op, Payloads, Status
+
+# Rows that networks may deliver before an earlier one; most never do.
+REORDERED: Final = 8
 
 
 class Source:
@@ -35,6 +40,7 @@ class Source:
     def __init__(self, owner: int, session: Session) -> None:
         self.ring = Ring(owner, session)
         self.incoming = Incoming(owner)
+        self.said_lost = np.full(session.num_slots, -1, np.int64)  # unasked: number, by slot
 
 
 class Member:
@@ -91,6 +97,7 @@ class Member:
             self._on_rows(source, placed[those(rows)], payload[those(rows)])
         for i in np.flatnonzero(current & is_piece):
             self._on_piece(source, int(placed.slots[i]), payload[i].tobytes())
+        self._say_overtaken(source)
 
     def _right_size(self, headers: Headers, payload_bytes: int) -> Mask:
         cut = self._session.dispatch
@@ -156,9 +163,21 @@ class Member:
 
     def _say_all_lost(self, source: Source, pulled: int) -> None:
         """Say of all rows that must have been sent by now which are missing."""
+        numbers = source.incoming.wanted_before(max(pulled, source.ring.highest))
+        self._say_missing(source.ring, numbers[~source.ring.holds(numbers)])
+
+    def _say_overtaken(self, source: Source) -> None:
+        """Say of rows that should have come before others which are missing; of each row once."""
         ring = source.ring
-        numbers = source.incoming.wanted_before(max(pulled, ring.highest))
-        numbers = numbers[~ring.holds(numbers)]
+        numbers = source.incoming.wanted_before(ring.highest - REORDERED)
+        if not len(numbers):
+            return
+        said = source.said_lost[numbers % len(source.said_lost)] == numbers
+        numbers = numbers[~said & ~ring.holds(numbers)]
+        source.said_lost[numbers % len(source.said_lost)] = numbers
+        self._say_missing(ring, numbers)
+
+    def _say_missing(self, ring: Ring, numbers: Numbers) -> None:
         here = ring.has[numbers % len(ring.has)]
         here &= (ring.number[numbers % len(ring.has)] == numbers)[:, None]
         places, segments = np.nonzero(~here)

@@ -37,6 +37,7 @@ class OutgoingBand:
     # are there: whose did make them, without those that were given up on the way.
     members: Ranks
     exponents: NDArray[np.int8]  # [n], 2**exponent bounds the values of a partial row
+    audience: int | None = None  # bitmap of the ranks that are told of the band; None: all others
 
 
 class Outgoing:
@@ -52,6 +53,7 @@ class Outgoing:
         self.first = first
         self.first_row = first + len(self.pieces)
         self.end = self.first_row + len(band.rows)
+        self.audience = session.everyone_else if band.audience is None else band.audience
         self.members: Ranks = np.ascontiguousarray(band.members, np.uint64)
         self.exponents = np.array(band.exponents, np.int8)
         self.flags = np.zeros(len(band.rows), np.uint8)
@@ -101,6 +103,11 @@ class Outgoing:
         self.remaining -= int(before - np.count_nonzero(unsent))
         return self.remaining
 
+    def sum_bytes(self) -> NDArray[np.uint8]:
+        """Return the sums [n, bytes] of a band of which none remains, as the switch made them."""
+        num, segments, size = self._sums.shape
+        return self._sums.reshape(num, segments * size)[:, : self._session.row.sum_bytes]
+
     def sums(self) -> NDArray[np.float64]:
         """Return the sums [n, num_values] of a band of which none remains."""
         row = self._session.row
@@ -110,7 +117,7 @@ class Outgoing:
             return out
         index = slice(None) if len(sent) == len(out) else sent
         out[index] = lanes.dequantise(
-            self._sums.reshape(len(out), -1)[index, : row.sum_chunks * CHUNK_BYTES],
+            self.sum_bytes()[index],
             self.exponents[index],
             bitmaps.counts(self.members[index]),
             row.lane_bits,
@@ -148,7 +155,8 @@ def _check(band: OutgoingBand, session: Session) -> None:
             f"band of {num} rows, the window has {session.num_slots}: members compute whole bands,"
             " so it would never be summed"
         )
-    strangers = bitmaps.union(band.members) & ~session.everyone_else
+    strangers = bitmaps.union(band.members) | (band.audience or 0)
+    strangers &= ~session.everyone_else
     if strangers:
         raise SessionError(
             f"members {strangers:#x} are not other ranks of rank {session.rank} of "

@@ -78,6 +78,11 @@ class Owner:
         """Whether there is something to send right now."""
         return self.bands.has_next or self._recovery.has_backlog or bool(self._reopened)
 
+    @property
+    def rows_out(self) -> int:
+        """Rows and header pieces that are out."""
+        return int(np.count_nonzero(self._window.out))
+
     def awaited(self) -> int:
         """Return the bitmap of the ranks whose partial rows are awaited."""
         return self._window.awaited()
@@ -103,7 +108,7 @@ class Owner:
 
     def _open(self, band: Outgoing, numbers: Numbers, now: float) -> Run:
         if numbers[0] < band.first_row:
-            slots = self._window.open_pieces(numbers, band.first)
+            slots = self._window.open_pieces(numbers, band.first, band.audience)
             run = self._messages.pieces(band, numbers)
         else:
             index = numbers - band.first_row

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the sum of each slot is late, and how often it was asked for; sends nothing, reads no clock.
 
-1. A sum is late after `pull_after_s`. How long sums usually take is of no use here: one lost row
-   delays its whole band, so that such an estimate follows its own timeouts upwards.
-2. Every question doubles the time to the next one, up to `pull_limit_s`.
+1. A sum is late after `pull_after_s`, or sooner while losses are seen (patience).
+2. Every question doubles the time to the next one, up to `pull_limit_s`; a loss starts it anew.
 3. `unanswered`: two questions in a row without any answer.
 4. `stuck`: no sum, and no member that has the row, for twice `deadline_s` and several questions.
    By then a member that is dead would have been found out.
@@ -17,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from host_agent.session import Timers
+from host_agent.transport.patience import Patience
 
 UNANSWERED_LIMIT: Final = 2
 STUCK_QUESTIONS: Final = 4
-# A sum that others have overtaken is late after this part of `pull_after_s`: room for reordering.
-OVERTAKEN_PART: Final = 0.1
 
 Slots = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -32,10 +30,12 @@ class PullTimers:
 
     def __init__(self, num_slots: int, timers: Timers) -> None:
         self._timers = timers
+        self._patience = Patience(timers)
         self._at = np.full(num_slots, np.inf)
         self._interval = np.zeros(num_slots)
         self.sent = np.zeros(num_slots)  # when, for the last time
         self.asked_at = np.full(num_slots, -np.inf)  # since the row was first sent
+        self._sent_once = np.zeros(num_slots, bool)
         self._unanswered = np.zeros(num_slots, np.int32)
         self._hopeful = np.zeros(num_slots)  # when a member was last known to have the row
         self._in_vain = np.zeros(num_slots, np.int32)  # questions since then
@@ -44,14 +44,19 @@ class PullTimers:
         """Rows were sent for the first time (at this exponent)."""
         self.asked_at[slots] = -np.inf
         self._hope(slots, now)
-        self.restart(slots, now)
+        self._start(slots, now)
+        self._sent_once[slots] = True
 
     def restart(self, slots: Slots, now: float) -> None:
         """Rows were sent again."""
+        self._start(slots, now)
+        self._sent_once[slots] = False
+
+    def _start(self, slots: Slots, now: float) -> None:
         self.sent[slots] = now
         self._unanswered[slots] = 0
-        self._interval[slots] = self._timers.pull_after_s
-        self._at[slots] = now + self._timers.pull_after_s
+        self._interval[slots] = self._patience.late_after(now)
+        self._at[slots] = now + self._interval[slots]
 
     def stop(self, slots: Slots) -> None:
         """Sums are complete."""
@@ -59,21 +64,42 @@ class PullTimers:
 
     def overtaken(self, slots: Slots, now: float) -> None:
         """Sums that should have come later are there."""
-        soon = now + OVERTAKEN_PART * self._timers.pull_after_s
-        self._at[slots] = np.minimum(self._at[slots], soon)
+        self._interval[slots] = self._patience.late_after(now)
+        self._at[slots] = np.minimum(self._at[slots], now + self._patience.overtaken_after(now))
 
     def progress(self, slots: Slots, now: float) -> None:
         """Some, not all, segments of sums came: if the others are lost, ask for them soon."""
         self._hope(slots, now)
         later = slots[self.asked_at[slots] > -np.inf]
-        self._at[later] = now + self._timers.pull_after_s
+        self._at[later] = now + self._patience.late_after(now)
+
+    def saw_loss(self, now: float) -> None:
+        """Something was lost: what is out is late sooner."""
+        if self._patience.saw_loss(now):
+            soon = now + self._patience.late_after(now)
+            self._at = np.where(np.isinf(self._at), np.inf, np.minimum(self._at, soon))
+
+    def late_after(self, now: float) -> float:
+        """Return after how long a sum is late, from now on."""
+        return self._patience.late_after(now)
+
+    def acknowledged(self, slots: Slots, now: float) -> None:
+        """Header pieces have reached all their members, who say so at once."""
+        once = slots[self._sent_once[slots] & np.isinf(self.asked_at[slots])]
+        self._patience.saw_trips(now - self.sent[once])
+
+    def answered(self, slots: Slots, now: float) -> None:
+        """Members answer questions about sums, at once."""
+        once = slots[self._unanswered[slots] == 1]
+        self._patience.saw_trips(now - self.asked_at[once])
 
     def ask(self, slots: Slots, now: float) -> None:
         """Sums are asked for."""
         self.asked_at[slots] = now
         self._unanswered[slots] += 1
         self._in_vain[slots] += 1
-        self._interval[slots] = np.minimum(self._interval[slots] * 2, self._timers.pull_limit_s)
+        limit_s = self._patience.longest_pause(now)
+        self._interval[slots] = np.minimum(self._interval[slots] * 2, limit_s)
         self._at[slots] = now + self._interval[slots]
 
     def defer(self, slots: Slots, now: float) -> None:

@@ -66,13 +66,16 @@ class Recovery:
         segments = headers["segment"].astype(np.intp)
         ranks = headers["ranks"].astype(np.uint64) & self._window.members[slots]
         waiting = headers["flags"] == Status.WAIT
+        self._timers.answered(slots, now)
         for rank in np.unique(ranks[waiting]):
             self._put_off(slots[waiting & (ranks == rank)], rank, now)
         num_segments = np.where(self._window.is_piece[slots], 1, self._session.dispatch.num)
         lost = (headers["flags"] == Status.LOST) & (segments < num_segments)
         self._timers.lost(slots[lost])
         np.bitwise_or.at(self._lost, (slots[lost], segments[lost]), ranks[lost])
-        self._any_lost |= bool(lost.any())
+        if lost.any():
+            self._any_lost = True
+            self._timers.saw_loss(now)
 
     def _put_off(self, slots: Slots, rank: np.uint64, now: float) -> None:
         self._suspect[slots] = False
@@ -92,15 +95,23 @@ class Recovery:
         window = self._window
         self._timers.stop(slots)
         self._lost[slots] = 0
-        rows = slots[~window.is_piece[slots]]
+        are_pieces = window.is_piece[slots]
+        rows, pieces = slots[~are_pieces], slots[are_pieces]
+        self._timers.acknowledged(pieces, now)
         others = np.flatnonzero(window.out & ~self._suspect)
         if len(rows) and len(others):
             suspect = self._overtaken(rows, others)
             asked = rows[self._timers.asked_at[rows] > -np.inf]
             if len(asked):
                 suspect |= self._left_behind(asked, others, now)
-            self._suspect[others[suspect]] = True
-            self._timers.overtaken(others[suspect], now)
+            self._suspect_of(others[suspect], now)
+        others = np.flatnonzero(window.out & ~self._suspect & window.is_piece)
+        if len(pieces) and len(others):
+            self._suspect_of(others[self._overtaken(pieces, others)], now)
+
+    def _suspect_of(self, slots: Slots, now: float) -> None:
+        self._suspect[slots] = True
+        self._timers.overtaken(slots, now)
 
     def _overtaken(self, rows: Slots, others: Slots) -> Mask:
         """Return which of `others` one of `rows`, sent later, has overtaken."""
@@ -120,7 +131,7 @@ class Recovery:
         """Return which of `others` should have come with the rows in `asked`."""
         window = self._window
         same_band = window.band[others][:, None] == window.band[asked]
-        late = self._timers.sent[others] <= now - self._session.timers.pull_after_s
+        late = self._timers.sent[others] <= now - self._timers.late_after(now)
         return np.asarray(late & (same_band & self._awaits_no_other(others, asked)).any(axis=1))
 
     def _awaits_no_other(self, slots: Slots, than: Slots) -> Mask:
@@ -150,6 +161,8 @@ class Recovery:
         self._timers.defer(late[~chosen], now)
         most = max(1, room_bytes // (self._session.sums.size * CHUNK_BYTES + HEADER_BYTES))
         slots = late[chosen][:most]
+        if self._suspect[slots].any():
+            self._timers.saw_loss(now)
         self._timers.ask(slots, now)
         runs = self._messages.pulls(slots)
         self._counters.pulls += sum(len(run) for run in runs)

@@ -25,6 +25,7 @@ from host_agent.wire import Headers, Payloads
 Slots = NDArray[np.intp]
 Segments = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+Values = NDArray[np.float32 | np.uint8]  # floats, or bytes: see RowFormat
 
 
 class Held(IntEnum):
@@ -75,7 +76,7 @@ class Ring:
         self.due = np.zeros((num, session.sums.num), bool)  # segments of CONTRIB to send (again)
         self.any_due = False
         self._rows = np.zeros((num, session.dispatch.num, session.dispatch.size), np.uint8)
-        self._values = np.zeros((num, session.row.num_values), np.float32)
+        self._values: Values = np.zeros((num, session.row.num_values), session.row.value_type)
 
     def place(self, headers: Headers) -> tuple[Placed, Mask]:
         """Return headers with their places, and which of them name the slot of their row."""
@@ -138,11 +139,11 @@ class Ring:
         slots = numbers % len(self.number)
         return np.asarray((self.number[slots] == numbers) & (self.held[slots] >= Held.WHOLE))
 
-    def keep(self, numbers: Numbers, values: NDArray[np.float32]) -> None:
+    def keep(self, numbers: Numbers, values: Values) -> None:
         """Keep partial rows. May run beside everything else: nobody reads them yet."""
         self._values[numbers % len(self.number)] = values
 
-    def values(self, slots: Slots) -> NDArray[np.float32]:
+    def values(self, slots: Slots) -> Values:
         """Return a copy of partial rows [len(slots), v]."""
         return self._values[slots]
 

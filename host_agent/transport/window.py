@@ -51,11 +51,11 @@ class Window:
         self.got[slots] = False
         return slots
 
-    def open_pieces(self, numbers: Numbers, band: int) -> Slots:
-        """Header pieces of a band go out; their sum has one segment of no chunks."""
+    def open_pieces(self, numbers: Numbers, band: int, audience: int) -> Slots:
+        """Header pieces of a band go out to ranks; their sum has one segment of no chunks."""
         slots = self._open(numbers, band)
         self.is_piece[slots] = True
-        self.members[slots] = self._peers.others
+        self.members[slots] = audience & self._peers.others
         self.exponent[slots] = 0
         self.got[slots] = True
         self.got[slots, 0] = False

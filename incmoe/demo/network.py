@@ -121,11 +121,11 @@ def answers(address: str) -> bool:
     return False
 
 
-def job_file(plan: Plan, network: Network, room: Room) -> str:
+def job_file(plan: Plan, network: Network, room: Room, name: str = JOB) -> str:
     """The job as the controller reads it (YAML)."""
     links = network.links
     document: dict[str, Any] = {
-        "job": JOB,
+        "job": name,
         "geometry": plan.geometry,
         "slots": room.num_slots,
         "segments": room.segments,

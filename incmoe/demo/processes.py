@@ -78,6 +78,13 @@ class Supervisor:
                 raise DemoError(f"{what}: not within {timeout_s:g} s")
             time.sleep(POLL_S)
 
+    def take_messages(self) -> list[tuple[Child, Message]]:
+        """What children have said since the last call; does not wait; raises as `check` does."""
+        self.check()
+        messages = list(self._messages)
+        self._messages.clear()
+        return messages
+
     def gather(
         self,
         children: Collection[Child],
@@ -129,10 +136,7 @@ class Supervisor:
                 c.process.stdout for c in self._children if c.process.stdout and not c.has_ended()
             ]
             select.select(pipes, [], [], POLL_S)
-            self.check()
-        messages = list(self._messages)
-        self._messages.clear()
-        return messages
+        return self.take_messages()
 
     def _note_signal(self, number: int, _frame: FrameType | None) -> None:
         self._asked_to_stop = number

@@ -13,7 +13,7 @@ from host_agent.access import MODES, Access
 from host_agent.collectives import Geometry, Layout
 from host_agent.collectives.geometry import ROW_TYPES
 from host_agent.endpoint import Endpoint
-from host_agent.moe.huggingface import Installed, install, layout_of
+from host_agent.huggingface import Installed, install, layout_of
 from host_agent.rendezvous import Ticket
 from incmoe.demo import tempo
 from incmoe.demo.plan import JOB, STATIC, Plan

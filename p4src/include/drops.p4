@@ -20,5 +20,7 @@ enum bit<8> Drop {
     COLLECTED        = 15,  // added, the sum is not complete yet: no fault
     NO_ROUTE         = 16,  // plain traffic to an address without an entry
     EXPIRED          = 17,  // plain traffic, time to live
-    OVERLAP          = 18   // a contribution of several ranks of which some are counted
+    OVERLAP          = 18,  // a contribution of several ranks of which some are counted
+    SPOOFED          = 19,  // plain traffic that says it comes from a switch
+    FAULT            = 20   // lost on purpose (faults.p4)
 }

@@ -25,7 +25,10 @@
 #define MAX_OWNERS  4096   // (job, rank) pairs
 #define MAX_PORTS   512    // (job, port) pairs
 #define NUM_PORTS   512    // switch ports, 0 .. 511
+#define DROPPED     511    // v1model: the port of what is dropped
 #define NUM_OPS     8
 #define NUM_DROPS   32
 #define MAX_MACS    1024
 #define MAX_ROUTES  1024
+#define MAX_SOURCES 512    // addresses of switches
+#define MAX_FAULTS  1024   // (port, op) pairs, in builds WITH_FAULTS

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from softswitch import ir
-from softswitch.bmv2_json import declarations
+from softswitch.bmv2_json import declarations, resources
 from softswitch.bmv2_json.actions import read_action
 from softswitch.bmv2_json.expressions import Resolver
 from softswitch.bmv2_json.parser import read_parser, read_value_sets
@@ -56,6 +56,7 @@ def _program(node: Json) -> ir.Program:
         name=str(node.get("program", "")),
         headers=scope.headers,
         stacks=scope.stacks,
+        siblings=declarations.siblings(scope.unions),
         intrinsic=declarations.read_intrinsic(node, scope),
         errors=declarations.read_errors(node),
         enums=declarations.read_enums(node),
@@ -70,9 +71,13 @@ def _program(node: Json) -> ir.Program:
         deparser=_deparser(node, scope),
         registers=scope.registers,
         counters=scope.counters,
+        meters=scope.meters,
+        profiles=resources.read_profiles(node, scope),
         calculations={
-            c["name"]: declarations.read_calculation(c, scope) for c in node.get("calculations", [])
+            c["name"]: resources.read_calculation(c, scope) for c in node.get("calculations", [])
         },
+        field_lists=resources.read_field_lists(node, scope),
+        digests=resources.read_digests(node, scope),
     )
 
 
@@ -83,7 +88,13 @@ def _check_version(node: Json) -> None:
 
 
 def _pipelines(node: Json, scope: Scope, actions: dict[int, ir.Action]) -> dict[str, ir.Pipeline]:
-    reader = PipelineReader(scope, actions, declarations.direct_counters(node))
+    reader = PipelineReader(
+        scope=scope,
+        actions=actions,
+        direct_counters=resources.direct_counters(node),
+        direct_meters=resources.direct_meters(node, scope),
+        profiles=frozenset(resources.read_profiles(node, scope)),
+    )
     return {p["name"]: reader.pipeline(p) for p in node["pipelines"]}
 
 

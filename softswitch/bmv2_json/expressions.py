@@ -8,24 +8,15 @@ one type here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import reduce
 
 from softswitch import ir
+from softswitch.bmv2_json.operands import StackNamed, Union, UnionStackNamed, Value
 from softswitch.bmv2_json.place import Json, Place
 from softswitch.bmv2_json.scope import VALID_FIELD, Scope, field_of
 from softswitch.errors import LoadError
-
-
-@dataclass(frozen=True, slots=True)
-class StackNamed:
-    """A stack as an operand."""
-
-    name: str
-
-
-Value: TypeAlias = ir.IntExpr | ir.BoolExpr | ir.HeaderRef | StackNamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +46,25 @@ class Resolver:
         raise self._unexpected(value, "a header")
 
     def stack(self, node: Json) -> str:
+        """A stack's name; of a stack of unions, one of the stacks with its cursor."""
         value = self.value(node)
         if isinstance(value, StackNamed):
             return value.name
+        if isinstance(value, UnionStackNamed):
+            return value.stacks[0]
         raise self._unexpected(value, "a header stack")
+
+    def union(self, node: Json) -> Union:
+        value = self.value(node)
+        if isinstance(value, Union):
+            return value
+        raise self._unexpected(value, "a header union")
+
+    def union_stack(self, node: Json) -> UnionStackNamed:
+        value = self.value(node)
+        if isinstance(value, UnionStackNamed):
+            return value
+        raise self._unexpected(value, "a stack of header unions")
 
     def target(self, node: Json) -> ir.FieldRef:
         """A field to write to."""
@@ -105,8 +111,23 @@ def _field(r: Resolver, value: Json) -> Value:
 
 
 def _stack_field(r: Resolver, value: Json) -> Value:
+    """A field of the last element; p4c writes the whole element as its field `last`."""
     stack = r.scope.stack(value[0], r.place)
-    return field_of(ir.StackLast(stack.name), stack.type, value[1], r.place)
+    last = ir.StackLast(stack.name)
+    return last if value[1] == "last" else field_of(last, stack.type, value[1], r.place)
+
+
+def _union_stack_field(r: Resolver, value: Json) -> Value:
+    stack = r.scope.member_stack(value[0], value[1], r.place)
+    return field_of(ir.StackLast(stack.name), stack.type, value[2], r.place)
+
+
+def _union(r: Resolver, value: Json) -> Value:
+    return Union(tuple(map(ir.HeaderNamed, r.scope.union(value, r.place))))
+
+
+def _union_stack(r: Resolver, value: Json) -> Value:
+    return UnionStackNamed(tuple(r.scope.union_stack(value, r.place).values()))
 
 
 def _parameter(r: Resolver, value: Json) -> Value:
@@ -124,6 +145,9 @@ _LEAVES: dict[str, Callable[[Resolver, Json], Value]] = {
     "header": lambda r, value: ir.HeaderNamed(r.scope.header(value, r.place).name),
     "header_stack": lambda r, value: StackNamed(r.scope.stack(value, r.place).name),
     "stack_field": _stack_field,
+    "header_union": _union,
+    "header_union_stack": _union_stack,
+    "union_stack_field": _union_stack_field,
     "local": _parameter,
     "runtime_data": _parameter,
     "lookahead": lambda r, value: ir.Lookahead(int(value[0]), int(value[1])),
@@ -146,7 +170,7 @@ def _compare(r: Resolver, node: Json) -> Value:
 
 
 def _equal(r: Resolver, node: Json) -> Value:
-    """== and != of integers, truth values or headers."""
+    """== and != of integers, truth values, headers or unions."""
     left, right = r.value(node["left"]), r.value(node["right"])
     if isinstance(left, ir.IntExpr) and isinstance(right, ir.IntExpr):
         return ir.Compare(node["op"], left, right)
@@ -155,6 +179,10 @@ def _equal(r: Resolver, node: Json) -> Value:
     if isinstance(left, ir.HeaderRef) and isinstance(right, ir.HeaderRef):
         same = ir.SameHeader(left, right)
         return same if node["op"] == "==" else ir.Not(same)
+    if isinstance(left, Union) and isinstance(right, Union):
+        pairs = zip(left.headers, right.headers, strict=True)
+        equal = _any(ir.SameHeader(a, z) for a, z in pairs)
+        return equal if node["op"] == "==" else ir.Not(equal)
     raise r.place.broken(f"cannot compare {left} with {right}")
 
 
@@ -174,8 +202,31 @@ def _choose(r: Resolver, node: Json) -> Value:
 
 
 def _element(r: Resolver, node: Json) -> Value:
-    stack = r.scope.stack(r.stack(node["left"]), r.place)
-    index = r.integer(node["right"])
+    return _element_of(r, r.stack(node["left"]), r.integer(node["right"]))
+
+
+def _union_element(r: Resolver, node: Json) -> Value:
+    stacks, index = r.union_stack(node["left"]).stacks, r.integer(node["right"])
+    return Union(tuple(_element_of(r, stack, index) for stack in stacks))
+
+
+def _header_of_union(r: Resolver, node: Json) -> Value:
+    headers, index = r.union(node["left"]).headers, node["right"]
+    if not isinstance(index, int) or not 0 <= index < len(headers):
+        raise r.place.broken(f"no header number {index} in a union of {len(headers)}")
+    return headers[index]
+
+
+def _union_is_valid(r: Resolver, node: Json) -> Value:
+    return _any(ir.IsValid(header) for header in r.union(_only(node)).headers)
+
+
+def _any(conditions: Iterable[ir.BoolExpr]) -> ir.BoolExpr:
+    return reduce(ir.Or, conditions)
+
+
+def _element_of(r: Resolver, name: str, index: ir.IntExpr) -> ir.HeaderRef:
+    stack = r.scope.stack(name, r.place)
     if isinstance(index, ir.Const) and 0 <= index.value < len(stack.elements):
         return ir.HeaderNamed(stack.elements[index.value])
     return ir.StackElement(stack.name, index)
@@ -224,6 +275,9 @@ _OPERATIONS: dict[str, Callable[[Resolver, Json], Value]] = {
     "b2d": lambda r, node: ir.BoolToInt(r.boolean(_only(node))),
     "?": _choose,
     "dereference_header_stack": _element,
+    "dereference_union_stack": _union_element,
+    "access_union_header": _header_of_union,
+    "valid_union": _union_is_valid,
     "access_field": _field_of_header,
     "size_stack": _stack_size,
     "last_stack_index": lambda r, node: ir.binary("-", _stack_size(r, node), ir.Const(1)),

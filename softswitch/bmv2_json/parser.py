@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from softswitch import ir
-from softswitch.bmv2_json.actions import read_operation
+from softswitch.bmv2_json.actions import read_operations
 from softswitch.bmv2_json.expressions import Resolver
 from softswitch.bmv2_json.place import Json, Place
 from softswitch.bmv2_json.scope import Scope
@@ -64,7 +64,9 @@ def _state(node: Json, scope: Scope) -> ir.ParserState:
             cases.append(_case(transition, key, place))
     return ir.ParserState(
         name=node["name"],
-        operations=tuple(_operation(op, resolver) for op in node.get("parser_ops", [])),
+        operations=tuple(
+            done for op in node.get("parser_ops", []) for done in _operations(op, resolver)
+        ),
         key=key,
         cases=tuple(cases),
         default=default,
@@ -72,8 +74,6 @@ def _state(node: Json, scope: Scope) -> ir.ParserState:
 
 
 def _key_part(part: Json, resolver: Resolver) -> ir.KeyPart:
-    if part["type"] == "union_stack_field":
-        raise resolver.place.unsupported("header unions")
     value = resolver.integer(part)
     if isinstance(value, ir.FieldRef | ir.Lookahead):
         return ir.KeyPart(value, value.bits)
@@ -113,21 +113,44 @@ def split(number: int, key: tuple[ir.KeyPart, ...]) -> tuple[int, ...]:
 # --- operations
 
 
-def _operation(node: Json, resolver: Resolver) -> ir.ParserOp:
-    op = node["op"]
+def _operations(node: Json, resolver: Resolver) -> tuple[ir.ParserOp, ...]:
+    op, parameters = node["op"], node["parameters"]
     resolver = Resolver(resolver.scope, resolver.place.at(node))
+    if op == "primitive":
+        return tuple(ir.Do(done) for done in read_operations(parameters[0], resolver))
     if op not in _OPERATIONS:
-        raise resolver.place.unsupported(_FRIENDLY.get(op, f"the parser operation '{op}'"))
-    return _OPERATIONS[op](resolver, node["parameters"])
+        raise resolver.place.unsupported(f"the parser operation '{op}'")
+    return (_OPERATIONS[op](resolver, parameters),)
 
 
 def _extract(r: Resolver, parameters: list[Json]) -> ir.ParserOp:
-    kind, name = parameters[0]["type"], parameters[0]["value"]
+    return _extraction(r, parameters[0], None)
+
+
+def _extract_variable(r: Resolver, parameters: list[Json]) -> ir.ParserOp:
+    return _extraction(r, parameters[0], r.integer(parameters[1]))
+
+
+def _extraction(r: Resolver, what: Json, length: ir.IntExpr | None) -> ir.ParserOp:
+    kind, name = what["type"], what["value"]
     if kind == "regular":
-        return ir.Extract(r.scope.header(name, r.place).name)
+        header = r.scope.header(name, r.place)
+        _check_length(r, header.type, length)
+        return ir.Extract(header.name, length)
+    if kind not in ("stack", "union_stack"):
+        raise r.place.unsupported(f"extracting a '{kind}'")
     if kind == "stack":
-        return ir.ExtractNext(r.scope.stack(name, r.place).name)
-    raise r.place.unsupported("header unions" if "union" in kind else f"extracting a '{kind}'")
+        stack = r.scope.stack(name, r.place)
+    else:
+        stack = r.scope.member_stack(name[0], name[1], r.place)
+    _check_length(r, stack.type, length)
+    return ir.ExtractNext(stack.name, length)
+
+
+def _check_length(r: Resolver, kind: ir.HeaderType, length: ir.IntExpr | None) -> None:
+    if (length is None) != (kind.variable is None):
+        given = "no length" if length is None else "a length"
+        raise r.place.broken(f"{given} for an extraction of {kind.name}")
 
 
 def _verify(r: Resolver, parameters: list[Json]) -> ir.ParserOp:
@@ -141,11 +164,9 @@ def _shift(r: Resolver, parameters: list[Json]) -> ir.ParserOp:
 
 _OPERATIONS: dict[str, Callable[[Resolver, list[Json]], ir.ParserOp]] = {
     "extract": _extract,
+    "extract_VL": _extract_variable,
     "set": lambda r, p: ir.Set(r.target(p[0]), r.integer(p[1])),
     "verify": _verify,
     "advance": lambda r, p: ir.Advance(r.integer(p[0])),
     "shift": _shift,
-    "primitive": lambda r, p: ir.Do(read_operation(p[0], r)),
 }
-
-_FRIENDLY = {"extract_VL": "variable-length fields"}

@@ -23,6 +23,7 @@ CORE_ERRORS = (
     "ParserInvalidArgument",
 )
 VALID_FIELD = "$valid$"
+STANDARD_METADATA = "standard_metadata"
 
 T = TypeVar("T")
 
@@ -33,9 +34,14 @@ class Scope:
 
     headers: Mapping[str, ir.Header]
     stacks: Mapping[str, ir.Stack]
+    unions: Mapping[str, tuple[str, ...]]  # header names, in the union's order
+    union_stacks: Mapping[str, Mapping[str, str]]  # member -> stack of that member's headers
     registers: Mapping[str, ir.Register]
     counters: Mapping[str, ir.Counter]
+    meters: Mapping[str, ir.Meter]
     calculations: frozenset[str]
+    field_lists: frozenset[int]
+    digests: frozenset[int]
 
     def header(self, name: Json, place: Place) -> ir.Header:
         return _look_up(self.headers, name, "header", place)
@@ -43,16 +49,40 @@ class Scope:
     def stack(self, name: Json, place: Place) -> ir.Stack:
         return _look_up(self.stacks, name, "header stack", place)
 
+    def union(self, name: Json, place: Place) -> tuple[str, ...]:
+        return _look_up(self.unions, name, "header union", place)
+
+    def union_stack(self, name: Json, place: Place) -> Mapping[str, str]:
+        return _look_up(self.union_stacks, name, "header union stack", place)
+
+    def member_stack(self, stack: Json, member: Json, place: Place) -> ir.Stack:
+        """The stack of one of the headers of a stack of unions."""
+        members = self.union_stack(stack, place)
+        return self.stacks[_look_up(members, member, f"member of {stack},", place)]
+
     def register(self, name: Json, place: Place) -> str:
         return _look_up(self.registers, name, "register", place).name
 
     def counter(self, name: Json, place: Place) -> str:
         return _look_up(self.counters, name, "counter", place).name
 
+    def meter(self, name: Json, place: Place) -> str:
+        return _look_up(self.meters, name, "meter", place).name
+
     def calculation(self, name: Json, place: Place) -> str:
         if name not in self.calculations:
             raise place.broken(f"no calculation '{name}'")
         return str(name)
+
+    def field_list(self, number: int, place: Place) -> int:
+        if number not in self.field_lists:
+            raise place.broken(f"no field list {number}")
+        return number
+
+    def digest(self, number: int, place: Place) -> int:
+        if number not in self.digests:
+            raise place.broken(f"no digest {number}")
+        return number
 
     def field(self, header: Json, field: Json, place: Place) -> ir.FieldRef:
         """A named field of a named header."""

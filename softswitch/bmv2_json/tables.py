@@ -19,10 +19,10 @@ class PipelineReader:
     scope: Scope
     actions: Mapping[int, ir.Action]
     direct_counters: Mapping[str, str]
+    direct_meters: Mapping[str, ir.DirectMeter]
+    profiles: frozenset[str]
 
     def pipeline(self, node: Json) -> ir.Pipeline:
-        for profile in node.get("action_profiles", []):
-            raise Place(f"action profile {profile['name']}").unsupported("action profiles")
         for call in node.get("action_calls", []):
             raise Place(f"action call {call['name']}").unsupported("action calls")
         nodes: dict[str, ir.Node] = {t["name"]: self._table(t) for t in node["tables"]}
@@ -59,6 +59,8 @@ class PipelineReader:
             entries=self._entries(node, keys, place),
             is_const="entries" in node,
             direct_counter=self._direct_counter(node),
+            direct_meter=self._direct_meter(node, place),
+            profile=self._profile(node, place),
             source=place.source,
         )
 
@@ -68,6 +70,22 @@ class PipelineReader:
         name: str = node["name"]
         return self.direct_counters.get(name, name)
 
+    def _direct_meter(self, node: Json, place: Place) -> ir.DirectMeter | None:
+        name = node.get("direct_meters")
+        if not name:
+            return None
+        if name not in self.direct_meters:
+            raise place.broken(f"no direct meter '{name}'")
+        return self.direct_meters[name]
+
+    def _profile(self, node: Json, place: Place) -> str | None:
+        if node.get("type", "simple") == "simple":
+            return None
+        name = place.member(node, "action_profile")
+        if name not in self.profiles:
+            raise place.broken(f"no action profile '{name}'")
+        return str(name)
+
     def _key(self, node: Json, place: Place) -> ir.Key:
         target, kind = node["target"], node["match_type"]
         resolver = Resolver(self.scope, place)
@@ -76,10 +94,11 @@ class PipelineReader:
             return ir.Key(node.get("name", target), ir.MatchKind.EXACT, value, 1, None)
         if kind not in _MATCHES:
             raise place.unsupported(f"matching by '{kind}'")
-        value = resolver.integer({"type": "field", "value": target})
+        is_field = isinstance(target, list)
+        value = resolver.integer({"type": "field", "value": target} if is_field else target)
         bits = value.bits if isinstance(value, ir.FieldRef) else 1
         mask = None if node.get("mask") is None else place.number(node["mask"])
-        name = node.get("name", ".".join(target))
+        name = node.get("name") or ".".join(target)
         return ir.Key(name, ir.MatchKind(kind), value, bits, mask)
 
     def _actions(self, node: Json, place: Place) -> dict[str, int]:
@@ -113,10 +132,10 @@ class PipelineReader:
         )
         return ir.ActionCall(action.name, arguments)
 
-    def _default(self, node: Json, place: Place) -> ir.ActionCall:
+    def _default(self, node: Json, place: Place) -> ir.ActionCall | None:
         entry = node.get("default_entry")
         if entry is None:
-            raise place.unsupported("a table without a default action")
+            return None
         return self._call(entry["action_id"], entry.get("action_data", []), place)
 
     def _entries(
@@ -138,13 +157,12 @@ class PipelineReader:
         )
 
 
+_TYPES = ("simple", "indirect", "indirect_ws")
+
+
 def _check_supported(node: Json, place: Place) -> None:
-    if node.get("type", "simple") != "simple":
-        raise place.unsupported("action profiles or selectors")
-    if node.get("direct_meters"):
-        raise place.unsupported("a direct meter")
-    if node.get("support_timeout"):
-        raise place.unsupported("idle timeouts")
+    if node.get("type", "simple") not in _TYPES:
+        raise place.unsupported(f"a table of type '{node['type']}'")
     if node["match_type"] not in _MATCHES:
         raise place.unsupported(f"matching by '{node['match_type']}'")
 
@@ -153,7 +171,7 @@ def _next(node: Json, actions: Mapping[str, int]) -> ir.Next:
     given, base = node["next_tables"], node.get("base_default_next")
     if "__HIT__" in given or "__MISS__" in given:
         return ir.ByHit(hit=given.get("__HIT__", base), miss=given.get("__MISS__", base))
-    return ir.ByAction({name: given.get(name, base) for name in actions})
+    return ir.ByAction({name: given.get(name, base) for name in actions}, otherwise=base)
 
 
 def _check_graph(pipeline: ir.Pipeline) -> None:

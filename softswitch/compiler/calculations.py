@@ -16,6 +16,7 @@ from softswitch.compiler.emitter import Emitter
 from softswitch.compiler.expressions import find, read
 from softswitch.compiler.hashes import hash_function
 from softswitch.compiler.memory import SCRATCH
+from softswitch.compiler.variable import left_aligned, pack
 
 
 class BitString:
@@ -119,13 +120,41 @@ def _by_header(
 
 def _append_all(e: Emitter, string: BitString, parts: list[ir.CalculationInput]) -> None:
     for part in parts:
+        missing = _missing_bits(e, part)
         string.append(PARTS[type(part)](e, part))
+        if missing is not None:
+            end = v.i64(string.end) if isinstance(string.end, int) else string.end
+            string.end = e.b.sub(end, missing)
+
+
+def _missing_bits(e: Emitter, part: ir.CalculationInput) -> ll.Value | None:
+    """By how many bits a variable part falls short of the most it can have, i64."""
+    if not isinstance(part, ir.FieldRef | ir.WholeHeader):
+        return None
+    spot = find(e, part.header)
+    if spot is None or spot.unit.type.variable is None:
+        return None
+    field = spot.unit.type.variable
+    if isinstance(part, ir.FieldRef) and part.name != field.name:
+        return None
+    return e.b.sub(v.i64(field.bits), v.resize(e.b, spot.length_bits(e.b), 64))
+
+
+def _field(e: Emitter, part: ir.FieldRef) -> ll.Value:
+    value = read(e, part)
+    spot = find(e, part.header)
+    if spot is None or not spot.unit.type.field(part.name).variable:
+        return value
+    return left_aligned(e.b, value, spot.length_bits(e.b))
 
 
 def _whole_header(e: Emitter, part: ir.WholeHeader) -> ll.Value:
     spot = find(e, part.header)
     assert spot is not None, "metadata as a whole in a calculation"
-    return v.load_wire(e.b, spot.data(e.b), 0, spot.unit.type.bits)
+    whole = v.load_wire(e.b, spot.data(e.b), 0, spot.unit.type.bits)
+    if not spot.unit.is_variable:
+        return whole
+    return pack(e.b, spot.unit.type, whole, spot.length_bits(e.b))
 
 
 def _append_payload(e: Emitter, string: BitString, length: ll.Value) -> ll.Value:
@@ -136,7 +165,7 @@ def _append_payload(e: Emitter, string: BitString, length: ll.Value) -> ll.Value
 
 
 PARTS: dict[type, Callable[[Emitter, Any], ll.Value]] = {
-    ir.FieldRef: read,
+    ir.FieldRef: _field,
     ir.CalculationConst: lambda e, part: v.const(part.bits, part.value),
     ir.WholeHeader: _whole_header,
 }

@@ -18,6 +18,7 @@ from softswitch.compiler.io import Io
 from softswitch.engine import Batch
 
 START_FRAMES = 1 << 10
+_GROW = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 
 
 class InputTable:
@@ -47,10 +48,14 @@ class Caller:
         self._address = ctypes.addressof(self._io)
         self._table = InputTable(START_FRAMES)
         self._data: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._out: OutputBuffers | None = None  # in use
+        self._grow = _GROW(self._make_room_now)  # kept alive for the code that calls it
+        self._io[Io.GROW] = ctypes.cast(self._grow, ctypes.c_void_p).value or 0
 
     def process(self, batch: Batch, out: OutputBuffers, *, copies: int, now_us: int) -> Batch:
         """Run all frames; each becomes at most `copies`. The result lies in `out`."""
         io, num = self._io, len(batch)
+        self._out = out
         self._enter(batch)
         io[Io.IN_FIRST : Io.IN_END + 1] = [0, num]
         io[Io.OUT_NUM_BYTES] = io[Io.OUT_NUM_FRAMES] = 0
@@ -72,12 +77,23 @@ class Caller:
 
     def _run_from(self, out: OutputBuffers) -> int:
         """Process frames from IN_FIRST on until the buffers are full; returns the next frame."""
+        self._tell_room(out)
+        following = self._run(self._address)
+        self._io[Io.IN_FIRST] = following
+        return following
+
+    def _tell_room(self, out: OutputBuffers) -> None:
         io = self._io
         io[Io.OUT_DATA : Io.OUT_PORT + 1] = out.addresses
         io[Io.OUT_ROOM_BYTES], io[Io.OUT_ROOM_FRAMES] = out.room
-        following = self._run(self._address)
-        io[Io.IN_FIRST] = following
-        return following
+
+    def _make_room_now(self, num_bytes: int) -> int:
+        """Called by compiled code whose frame became more than was foreseen; 0 if it fails."""
+        out, io = self._out, self._io
+        assert out is not None
+        out.grow(io[Io.OUT_NUM_BYTES] + num_bytes, io[Io.OUT_NUM_FRAMES] + 1)
+        self._tell_room(out)
+        return 1
 
     def _make_room(self, batch: Batch, out: OutputBuffers) -> None:
         """Grow so that at least the next frame can be processed."""

@@ -13,7 +13,8 @@ from softswitch.compiler.calculations import digest
 from softswitch.compiler.emitter import Emitter
 from softswitch.compiler.expressions import find, read, truth, write
 from softswitch.compiler.hashes import fold
-from softswitch.compiler.phv import Cells, place
+from softswitch.compiler.phv import Cells, Place, place
+from softswitch.compiler.variable import pack
 
 LOOP_FROM = 4  # stack elements in a row that are worth a loop
 
@@ -43,7 +44,7 @@ def _result(e: Emitter, checksum: ir.Checksum, bits: int) -> ll.Value:
 
 
 def deparse(e: Emitter, to: ll.Value) -> ll.Value:
-    """Write the packet at `to`; returns its length, i64."""
+    """Write the packet at `to`, however long; returns its length, i64."""
     end: ll.Value = v.i64(0)
     for cells, first, count in _runs(e):
         if count >= LOOP_FROM:
@@ -54,7 +55,7 @@ def deparse(e: Emitter, to: ll.Value) -> ll.Value:
     cursor = v.load(e.b, e.packet.cursor, 64)
     rest = e.b.sub(e.packet.length, cursor)
     v.copy(e.b, v.at(e.b, to, end), v.at(e.b, e.packet.data, cursor), rest)
-    return v.umin(e.b, e.b.add(end, rest), v.load(e.b, e.packet.limit, 64))
+    return e.b.add(end, rest)
 
 
 def most_added(program: ir.Program) -> int:
@@ -92,10 +93,20 @@ def _emit_header(
     spot = place(e.b, cells, index)
     before = e.b.block
     with e.b.if_then(spot.is_valid(e.b)):
-        v.copy(e.b, v.at(e.b, to, end), spot.data(e.b), spot.unit.num_bytes)
-        after = e.b.add(end, v.i64(spot.unit.num_bytes))
+        _copy_out(e, spot, v.at(e.b, to, end))
+        after = e.b.add(end, spot.num_bytes(e.b))
         inside = e.b.block
     phi = e.b.phi(v.I64)
     phi.add_incoming(end, before)
     phi.add_incoming(after, inside)
     return phi
+
+
+def _copy_out(e: Emitter, spot: Place, to: ll.Value) -> None:
+    """Where there is room for the longest header; what follows overwrites the rest."""
+    if not spot.unit.is_variable:
+        v.copy(e.b, to, spot.data(e.b), spot.unit.num_bytes)
+        return
+    kind = spot.unit.type
+    whole = v.load_wire(e.b, spot.data(e.b), 0, kind.bits)
+    v.store_wire(e.b, to, 0, pack(e.b, kind, whole, spot.length_bits(e.b)))

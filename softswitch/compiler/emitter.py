@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import llvmlite.ir as ll
 
@@ -22,10 +22,13 @@ def fault_names(program: ir.Program) -> list[str]:
     return [
         *(f"register {name}" for name in program.registers),
         *(f"counter {name}" for name in program.counters),
+        *(f"meter {name}" for name in program.meters),
         *(f"stack {name}" for name in program.stacks),
         "shift",
         "division",
         "assert",
+        "loop",
+        "passes",
     ]
 
 
@@ -57,6 +60,28 @@ class Parsing:
     stop: ll.Block
 
 
+NO_MARK = 0xFFFF_FFFF
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Cells (i32) for what the program asked to be done at a pipeline's end; NO_MARK: nothing."""
+
+    clone: ll.Value  # session
+    clone_list: ll.Value
+    resubmit: ll.Value  # field list
+    recirculate: ll.Value  # field list
+    digest: ll.Value
+
+    @classmethod
+    def reserve(cls, b: ll.IRBuilder) -> Marks:
+        return cls(*(v.reserve(b, v.I32) for _ in fields(cls)))
+
+    def clear(self, b: ll.IRBuilder) -> None:
+        for mark in fields(self):
+            b.store(v.const(32, NO_MARK), getattr(self, mark.name))
+
+
 @dataclass
 class Emitter:
     """Appends code to a function; `b` stands where the next instruction goes."""
@@ -67,6 +92,7 @@ class Emitter:
     phv: Phv
     abandon: ll.Block  # where a fault sends this packet or copy
     exited: ll.Value  # cell, i8: P4's exit was called
+    marks: Marks
     parsing: Parsing | None = None
     arguments: Sequence[ll.Value] = field(default_factory=tuple)
 

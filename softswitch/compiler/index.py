@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,15 @@ import numpy.typing as npt
 
 from softswitch import ir
 from softswitch.compiler.memory import Words, cell_bits
-from softswitch.compiler.rows import HASH_FACTOR, HASH_SHIFT, RowLayout, num_words
-from softswitch.state import Entry, TableState
+from softswitch.compiler.rows import (
+    A_ROW_OF,
+    HASH_FACTOR,
+    HASH_SHIFT,
+    NOTHING,
+    RowLayout,
+    num_words,
+)
+from softswitch.state import ActionSet, Entry, ProfileState, TableState, UseGroup, UseMember
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,7 @@ class TableData:
     """One version of a table."""
 
     state: TableState
+    profile: ProfileState | None
     rows: npt.NDArray[np.uint8]
     index: Index
 
@@ -42,21 +51,69 @@ class TableData:
         return [self.rows.ctypes.data, start, index.extent, masks, len(index.masks)]
 
 
-def table_data(layout: RowLayout, state: TableState, cells: Mapping[int, int]) -> TableData:
-    """Lay out a table's entries; `cells` maps entry ids to direct-counter cells."""
+def table_data(
+    layout: RowLayout,
+    state: TableState,
+    profile: ProfileState | None,
+    cells: Mapping[int, int],
+) -> TableData:
+    """Lay out a table's entries; `cells` maps entry ids to cells of direct counters and meters."""
     entries = list(state.entries.values())
     rows = np.zeros((len(entries) + 1, layout.stride), np.uint8)
     rows[0] = _row(layout, state.default, 0)
+    groups = _Groups(layout, profile, len(rows))
     for number, entry in enumerate(entries, start=1):
-        rows[number] = _row(layout, entry.call, cells.get(entry.id, 0))
-    return TableData(state, rows, INDEXES[layout.table.kind](layout, entries))
+        cell = cells.get(entry.id, 0)
+        match entry.call:
+            case ir.ActionCall():
+                rows[number] = _row(layout, entry.call, cell)
+            case UseMember(member):
+                assert profile is not None
+                rows[number] = _row(layout, profile.members[member], cell)
+            case UseGroup() | ActionSet():
+                rows[number] = groups.row(entry.call, cell)
+    rows = np.concatenate([rows, *groups.rows]) if groups.rows else rows
+    return TableData(state, profile, rows, INDEXES[layout.table.kind](layout, entries))
 
 
-def _row(layout: RowLayout, call: ir.ActionCall, cell: int) -> npt.NDArray[np.uint8]:
-    action = layout.action_index[call.action]
+class _Groups:
+    """The rows of groups' members, behind the entries'; each group once."""
+
+    def __init__(self, layout: RowLayout, profile: ProfileState | None, first: int) -> None:
+        self.rows: list[npt.NDArray[np.uint8]] = []
+        self._layout = layout
+        self._profile = profile
+        self._next = first
+        self._known: dict[UseGroup | ActionSet, tuple[int, int]] = {}  # first row, number
+
+    def row(self, choice: UseGroup | ActionSet, cell: int) -> npt.NDArray[np.uint8]:
+        """The row of an entry that uses a group."""
+        if choice not in self._known:
+            self._known[choice] = self._add(choice)
+        first, count = self._known[choice]
+        words = [*_head(A_ROW_OF if count else NOTHING, cell), *struct.pack("<QQ", first, count)]
+        return np.frombuffer(bytes(words).ljust(self._layout.stride, b"\0"), np.uint8)
+
+    def _add(self, choice: UseGroup | ActionSet) -> tuple[int, int]:
+        assert self._profile is not None
+        calls = self._profile.calls(choice)
+        if calls:
+            self.rows.append(np.stack([_row(self._layout, call, 0) for call in calls]))
+        first, self._next = self._next, self._next + len(calls)
+        return first, len(calls)
+
+
+def _head(action: int, cell: int) -> bytes:
+    return struct.pack("<II", action, cell)
+
+
+def _row(layout: RowLayout, call: ir.ActionCall | None, cell: int) -> npt.NDArray[np.uint8]:
     row = bytearray(layout.stride)
-    row[:4] = action.to_bytes(4, "little")
-    row[4:8] = cell.to_bytes(4, "little")
+    if call is None:
+        row[:8] = _head(NOTHING, cell)
+        return np.frombuffer(bytes(row), np.uint8)
+    action = layout.action_index[call.action]
+    row[:8] = _head(action, cell)
     parameters = layout.actions[action].parameters
     offsets = layout.argument_offsets(action)
     for value, parameter, offset in zip(call.arguments, parameters, offsets, strict=True):

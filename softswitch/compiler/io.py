@@ -29,6 +29,7 @@ class Io(IntEnum):
     OUT_ROOM_FRAMES = auto()
     MAX_COPIES = auto()  # that one frame can become
     CLOCK_US = auto()
+    GROW = auto()  # grow(num_bytes) -> whether the output now has room for a frame of that size
 
 
 def cell(b: ll.IRBuilder, block: ll.Value, item: Io) -> ll.Value:

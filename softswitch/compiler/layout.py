@@ -8,17 +8,28 @@ Rules:
    extracting it copies nothing.
 3. Egress gets its own memory for the units it writes and shares the rest with ingress, so copies of
    one packet do not see each other's changes.
+4. Units are relatives if their headers are in one union or they are stacks with one cursor: who
+   writes one of them writes all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 
 from softswitch import ir
 
-WRITES_FIELD = (ir.Assign, ir.RegisterRead, ir.Hash, ir.Random, ir.Set, ir.Checksum)
+WRITES_FIELD = (
+    ir.Assign,
+    ir.RegisterRead,
+    ir.ExecuteMeter,
+    ir.DirectMeter,
+    ir.Hash,
+    ir.Random,
+    ir.Set,
+    ir.Checksum,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +41,17 @@ class Unit:
     depth: int
     is_stack: bool
     lazy: bool
+    cursor: str
+    siblings: tuple[str, ...]  # units; an element here makes theirs at the same index invalid
 
     @property
     def num_bytes(self) -> int:
-        """Of one element."""
+        """Of one element, at most."""
         return self.type.bits // 8
+
+    @property
+    def is_variable(self) -> bool:
+        return self.type.variable is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +83,29 @@ def layout(program: ir.Program) -> Layout:
         stack = program.stacks.get(unit)
         kind = program.headers[name].type
         depth = len(stack.elements) if stack else 1
-        lazy = len(kind.fields) == 1 or unit not in partly
-        units[unit] = Unit(unit, kind, depth, stack is not None, lazy)
+        lazy = kind.variable is None and (len(kind.fields) == 1 or unit not in partly)
+        cursor = stack.cursor if stack else unit
+        siblings = tuple(unit_of[other][0] for other in program.siblings.get(name, ()))
+        units[unit] = Unit(unit, kind, depth, stack is not None, lazy, cursor, siblings)
     metadata = tuple(h for h in program.headers.values() if h.is_metadata)
-    return Layout(units, unit_of, metadata, _part(egress_nodes(program), unit_of))
+    part = _part(egress_nodes(program), unit_of)
+    egress = replace(part, writes=_with_relatives(units, part.writes))
+    return Layout(units, unit_of, metadata, egress)
+
+
+def _with_relatives(units: Mapping[str, Unit], writes: frozenset[str]) -> frozenset[str]:
+    found = set(writes)
+    for unit in units.values():
+        if unit.name in writes:
+            found |= {*unit.siblings}
+            found |= {other.name for other in units.values() if other.cursor == unit.cursor}
+    return frozenset(found)
 
 
 def egress_nodes(program: ir.Program) -> list[object]:
     """All that runs once per copy."""
-    return [*reachable(program, program.egress), *program.update, *program.deparser]
+    kept = program.field_lists.values()
+    return [*reachable(program, program.egress), *program.update, *program.deparser, *kept]
 
 
 def reachable(program: ir.Program, pipeline: ir.Pipeline) -> Iterator[object]:
@@ -84,6 +115,7 @@ def reachable(program: ir.Program, pipeline: ir.Pipeline) -> Iterator[object]:
         if isinstance(node, ir.Table):
             yield from (program.actions[i] for i in node.actions.values())
     yield from program.calculations.values()
+    yield from program.profiles.values()
 
 
 def walk(node: object) -> Iterator[object]:
@@ -120,7 +152,7 @@ def unit_name(ref: ir.HeaderRef, unit_of: Mapping[str, tuple[str, int]]) -> str:
 def _partly_written(program: ir.Program, unit_of: Mapping[str, tuple[str, int]]) -> set[str]:
     return {
         unit_name(node.target.header, unit_of)
-        for node in walk((program.parser, program.actions, program.update))
+        for node in walk((program.parser, program.actions, program.update, program.tables))
         if isinstance(node, WRITES_FIELD)
     }
 
@@ -136,8 +168,10 @@ def _part(nodes: Iterable[object], unit_of: Mapping[str, tuple[str, int]]) -> Pa
 
 
 def _written(node: object, unit_of: Mapping[str, tuple[str, int]]) -> set[str]:
+    if isinstance(node, WRITES_FIELD):
+        return {unit_name(node.target.header, unit_of)}
     match node:
-        case ir.Assign() | ir.RegisterRead() | ir.Hash() | ir.Random() | ir.Checksum():
+        case ir.AssignVariable():
             return {unit_name(node.target.header, unit_of)}
         case ir.AssignHeader():
             return {unit_name(node.target, unit_of)}

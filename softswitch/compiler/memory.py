@@ -19,6 +19,12 @@ from softswitch.compiler.phv import homes
 SCRATCH = "scratch"  # address of the bytes a calculation over the payload is strung together in
 RANDOM = "random"  # state of the random numbers
 GROUPS = "groups"  # addresses: u32 start of each group's replicas (and one more), replicas
+# The same of clone sessions, and the address of u64 most bytes of a session's clones.
+SESSIONS = "sessions"
+NO_SESSION = (1 << 64) - 1  # in place of the most bytes
+NO_LIMIT = (1 << 63) - 1  # longer than any frame
+NOW = "now"  # microseconds, of the present batch
+METER_BYTES = 72  # of a cell; meters.py says what is in it
 CACHE_LINE = 64
 TABLE_WORDS = 5
 
@@ -36,6 +42,15 @@ def counter_name(counter: str) -> str:
 def direct_name(table: str) -> str:
     """u64 (packets, bytes) pairs: the miss's, then one for each entry there is room for."""
     return f"direct {table}"
+
+
+def meter_name(meter: str) -> str:
+    return f"meter {meter}"
+
+
+def direct_meter_name(table: str) -> str:
+    """Cells: one that is not used, then one for each entry there is room for."""
+    return f"direct meter {table}"
 
 
 def table_name(table: str) -> str:
@@ -78,15 +93,26 @@ class Memory:
 
 def _sizes(program: ir.Program, layout: Layout) -> dict[str, int]:
     sizes = homes(layout)
-    sizes |= {FAULTS: 8 * len(fault_names(program)), SCRATCH: 8, RANDOM: 8, GROUPS: 16}
+    sizes |= {
+        FAULTS: 8 * len(fault_names(program)),
+        SCRATCH: 8,
+        RANDOM: 8,
+        GROUPS: 16,
+        SESSIONS: 24,
+        NOW: 8,
+    }
     for register in program.registers.values():
         sizes[register_name(register.name)] = register.size * cell_bits(register.bits) // 8
     for counter in program.counters.values():
         sizes[counter_name(counter.name)] = 16 * counter.size
+    for meter in program.meters.values():
+        sizes[meter_name(meter.name)] = METER_BYTES * meter.size
     for table in program.tables.values():
         sizes[table_name(table.name)] = 8 * TABLE_WORDS
         if table.direct_counter is not None:
             sizes[direct_name(table.name)] = 16 * (table.size + 1)
+        if table.direct_meter is not None:
+            sizes[direct_meter_name(table.name)] = METER_BYTES * (table.size + 1)
     for value_set in program.value_sets:
         sizes[value_set_name(value_set)] = 16
     return sizes

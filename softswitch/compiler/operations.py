@@ -10,66 +10,26 @@ import llvmlite.ir as ll
 
 from softswitch import ir
 from softswitch.compiler import values as v
+from softswitch.compiler.array_operations import ARRAY_OPERATIONS
 from softswitch.compiler.calculations import digest
 from softswitch.compiler.division import remainder, width_for
 from softswitch.compiler.emitter import Emitter, increment
 from softswitch.compiler.expressions import (
-    bounded,
-    checked_index,
     exact,
-    find,
     low,
     truth,
     write,
 )
-from softswitch.compiler.memory import RANDOM, cell_bits, counter_name, register_name
-from softswitch.compiler.phv import ZEROS, Cells, Place, place
+from softswitch.compiler.header_operations import HEADER_OPERATIONS
+from softswitch.compiler.memory import (
+    RANDOM,
+)
 from softswitch.engine import DROP_PORT
-from softswitch.errors import UnsupportedFeature
+from softswitch.state import MAX_SESSION
 
 
 def _assign(e: Emitter, op: ir.Assign) -> None:
     write(e, op.target, low(e, op.value, op.target.bits))
-
-
-# --- state
-
-
-def _cell(e: Emitter, register: ir.Register, index: ir.IntExpr) -> ll.Value:
-    place_in = checked_index(e, index, register.size, f"register {register.name}")
-    base = e.symbol(register_name(register.name))
-    return v.element(e.b, base, place_in, cell_bits(register.bits) // 8)
-
-
-def _register_read(e: Emitter, op: ir.RegisterRead) -> None:
-    register = e.program.registers[op.register]
-    cell = _cell(e, register, op.index)
-    value = v.load(e.b, cell, cell_bits(register.bits), align=1)
-    write(e, op.target, v.resize(e.b, v.resize(e.b, value, register.bits), op.target.bits))
-
-
-def _register_write(e: Emitter, op: ir.RegisterWrite) -> None:
-    register = e.program.registers[op.register]
-    value = low(e, op.value, register.bits)
-    cell = _cell(e, register, op.index)
-    e.b.store(v.resize(e.b, value, cell_bits(register.bits)), cell, align=1)
-
-
-def _count(e: Emitter, op: ir.Count) -> None:
-    """An index outside the array is noted and changes nothing."""
-    size = e.program.counters[op.counter].size
-    index, inside = bounded(e, op.index, size)
-    with e.b.if_else(inside) as (counts, faults):
-        with counts:
-            count_packet(e, v.element(e.b, e.symbol(counter_name(op.counter)), index, 16))
-        with faults:
-            e.note(f"counter {op.counter}")
-
-
-def count_packet(e: Emitter, cell: ll.Value) -> None:
-    """Add this packet to a (packets, bytes) cell."""
-    increment(e.b, cell, v.i64(1))
-    increment(e.b, v.at(e.b, cell, 8), e.packet.length)
 
 
 # --- numbers
@@ -110,105 +70,6 @@ def _next_random(e: Emitter) -> ll.Value:
     return e.b.xor(z, e.b.lshr(z, v.i64(31)))
 
 
-# --- headers
-
-
-def _add_header(e: Emitter, op: ir.AddHeader) -> None:
-    spot = find(e, op.header)
-    if spot is None:
-        return
-    with e.b.if_then(e.b.not_(spot.is_valid(e.b))):
-        spot.refer(e.b, e.symbol(ZEROS))
-        _grow(e, spot.unit.num_bytes)
-    spot.set_valid(e.b, True)
-
-
-def _remove_header(e: Emitter, op: ir.RemoveHeader) -> None:
-    spot = find(e, op.header)
-    if spot is None:
-        return
-    with e.b.if_then(spot.is_valid(e.b)):
-        _grow(e, -spot.unit.num_bytes)
-    spot.set_valid(e.b, False)
-
-
-def _grow(e: Emitter, num_bytes: int) -> None:
-    size = v.load(e.b, e.packet.size, 64)
-    e.b.store(e.b.add(size, v.i64(num_bytes)), e.packet.size)
-
-
-def _assign_header(e: Emitter, op: ir.AssignHeader) -> None:
-    target, source = find(e, op.target), find(e, op.source)
-    if target is None and source is None:
-        _assign_metadata(e, op)
-    elif target is None or source is None:
-        raise UnsupportedFeature("an assignment between header and metadata", e.program.name)
-    else:
-        _copy_header(e, target, source)
-
-
-def _assign_metadata(e: Emitter, op: ir.AssignHeader) -> None:
-    assert isinstance(op.target, ir.HeaderNamed)
-    assert isinstance(op.source, ir.HeaderNamed)
-    for field in e.program.headers[op.target.name].type.fields:
-        value = e.b.load(e.phv.metadata[op.source.name, field.name])
-        e.b.store(value, e.phv.metadata[op.target.name, field.name])
-
-
-def _copy_header(e: Emitter, target: Place, source: Place) -> None:
-    valid = source.is_valid(e.b)
-    with e.b.if_then(valid):
-        target.assign(e.b, source.data(e.b))
-    e.b.store(v.resize(e.b, valid, 8), target.valid, align=1)
-
-
-# --- stacks
-
-
-def _assign_stack(e: Emitter, op: ir.AssignStack) -> None:
-    target, source = e.phv.units[op.target], e.phv.units[op.source]
-    e.b.store(v.load(e.b, source.next, 32), target.next)
-    for index in range(target.unit.depth):
-        _copy_header(e, place(e.b, target, index), place(e.b, source, index))
-
-
-def _push(e: Emitter, op: ir.Push) -> None:
-    cells = e.phv.units[op.stack]
-    depth = cells.unit.depth
-    count = min(op.count, depth)
-    for index in range(depth - 1, count - 1, -1):
-        _move(e, cells, index - count, index)
-    _clear(e, cells, range(count))
-    following = v.load(e.b, cells.next, 32)
-    moved = e.b.add(following, v.const(32, count))
-    e.b.store(v.umin(e.b, moved, v.const(32, depth)), cells.next)
-
-
-def _pop(e: Emitter, op: ir.Pop) -> None:
-    cells = e.phv.units[op.stack]
-    depth = cells.unit.depth
-    count = min(op.count, depth)
-    for index in range(depth - count):
-        _move(e, cells, index + count, index)
-    _clear(e, cells, range(depth - count, depth))
-    following = v.load(e.b, cells.next, 32)
-    gone = v.umin(e.b, following, v.const(32, count))
-    e.b.store(e.b.sub(following, gone), cells.next)
-
-
-def _move(e: Emitter, cells: Cells, source: int, to: int) -> None:
-    target, old = place(e.b, cells, to), place(e.b, cells, source)
-    target.assign(e.b, old.data(e.b))
-    e.b.store(v.load(e.b, old.valid, 8), target.valid, align=1)
-
-
-def _clear(e: Emitter, cells: Cells, indices: range) -> None:
-    for index in indices:
-        spot = place(e.b, cells, index)
-        spot.refer(e.b, e.symbol(ZEROS))
-        spot.set_valid(e.b, False)
-
-
 # --- the packet
 
 
@@ -237,22 +98,37 @@ def _check(e: Emitter, op: ir.Check) -> None:
     e.guard(truth(e, op.condition), "assert")
 
 
+def _clone(e: Emitter, op: ir.Clone) -> None:
+    session = e.b.and_(low(e, op.session, 32), v.const(32, MAX_SESSION))
+    e.b.store(session, e.marks.clone)
+    e.b.store(v.const(32, op.field_list), e.marks.clone_list)
+
+
+def _resubmit(e: Emitter, op: ir.Resubmit) -> None:
+    e.b.store(v.const(32, op.field_list), e.marks.resubmit)
+
+
+def _recirculate(e: Emitter, op: ir.Recirculate) -> None:
+    e.b.store(v.const(32, op.field_list), e.marks.recirculate)
+
+
+def _send_digest(e: Emitter, op: ir.SendDigest) -> None:
+    e.b.store(v.const(32, op.digest), e.marks.digest)
+
+
 OPERATIONS: dict[type, Callable[[Emitter, Any], None]] = {
+    **ARRAY_OPERATIONS,
+    **HEADER_OPERATIONS,
     ir.Assign: _assign,
-    ir.RegisterRead: _register_read,
-    ir.RegisterWrite: _register_write,
-    ir.Count: _count,
     ir.Hash: _hash,
     ir.Random: _random,
     ir.MarkToDrop: _mark_to_drop,
-    ir.AddHeader: _add_header,
-    ir.RemoveHeader: _remove_header,
-    ir.AssignHeader: _assign_header,
-    ir.AssignStack: _assign_stack,
-    ir.Push: _push,
-    ir.Pop: _pop,
     ir.Exit: _exit,
     ir.Truncate: _truncate,
     ir.LogMessage: _log_message,
     ir.Check: _check,
+    ir.Clone: _clone,
+    ir.Resubmit: _resubmit,
+    ir.Recirculate: _recirculate,
+    ir.SendDigest: _send_digest,
 }

@@ -11,11 +11,12 @@ import llvmlite.ir as ll
 from softswitch import ir
 from softswitch.compiler import values as v
 from softswitch.compiler.emitter import Emitter, Parsing
-from softswitch.compiler.expressions import low, truth, write
+from softswitch.compiler.expressions import exact, low, truth, write
 from softswitch.compiler.memory import value_set_name
 from softswitch.compiler.operations import OPERATIONS
 from softswitch.compiler.phv import Place, place
 from softswitch.compiler.rows import num_words
+from softswitch.compiler.variable import unpack
 
 States = Mapping[str | None, ll.Block]  # where each state begins; None: accept
 
@@ -64,7 +65,7 @@ def _state(e: Emitter, state: ir.ParserState, states: States) -> None:
 def _extract(e: Emitter, op: ir.Extract) -> None:
     spot = e.header(op.header)
     assert spot is not None, "extraction of metadata"
-    _extract_to(e, spot)
+    _extract_to(e, spot, op.length)
 
 
 def _extract_next(e: Emitter, op: ir.ExtractNext) -> None:
@@ -72,14 +73,37 @@ def _extract_next(e: Emitter, op: ir.ExtractNext) -> None:
     index = v.load(e.b, cells.next, 32)
     room = e.b.icmp_unsigned("<", index, v.const(32, cells.unit.depth))
     e.fail_parsing(room, "StackOutOfBounds")
-    _extract_to(e, place(e.b, cells, index))
+    _extract_to(e, place(e.b, cells, index), op.length)
     e.b.store(e.b.add(index, v.const(32, 1)), cells.next)
 
 
-def _extract_to(e: Emitter, spot: Place) -> None:
-    start = _consume(e, v.i64(spot.unit.num_bytes))
-    spot.refer(e.b, v.at(e.b, e.packet.data, start))
+def _extract_to(e: Emitter, spot: Place, length: ir.IntExpr | None) -> None:
+    if length is None:
+        start = _consume(e, v.i64(spot.unit.num_bytes))
+        spot.refer(e.b, v.at(e.b, e.packet.data, start))
+    else:
+        _extract_variable(e, spot, length)
     spot.set_valid(e.b, True)
+
+
+def _extract_variable(e: Emitter, spot: Place, length: ir.IntExpr) -> None:
+    """By way of zeroed memory, since the packet may end before the longest header would."""
+    b, kind = e.b, spot.unit.type
+    least, most = kind.least_bits // 8, spot.unit.num_bytes
+    more = _whole_bytes(e, length)
+    rest = b.sub(e.packet.length, v.load(b, e.packet.cursor, 64))
+    needed = b.add(more, v.i64(least))
+    e.fail_parsing(b.icmp_signed("<=", needed, rest), "PacketTooShort")
+    e.fail_parsing(b.icmp_unsigned("<=", needed, v.i64(most)), "HeaderTooShort")
+    start = _consume(e, needed)
+    with b.goto_entry_block():
+        wire = v.reserve(b, ll.ArrayType(v.I8, most))
+    v.fill_zero(b, wire, most)
+    v.copy(b, wire, v.at(b, e.packet.data, start), needed)
+    bits = v.resize(b, b.shl(more, v.i64(3)), 32)
+    whole = unpack(b, kind, v.load_wire(b, wire, 0, kind.bits), bits)
+    v.store_wire(b, spot.home, 0, whole)
+    spot.set_length(b, bits)
 
 
 def _consume(e: Emitter, num_bytes: ll.Value) -> ll.Value:
@@ -104,14 +128,21 @@ def _verify(e: Emitter, op: ir.Verify) -> None:
 
 
 def _advance(e: Emitter, op: ir.Advance) -> None:
-    bits = low(e, op.bits, max(op.bits.bound.bits, 64))
-    width = bits.type.width
-    whole = e.b.icmp_unsigned("==", e.b.and_(bits, v.const(width, 7)), v.const(width, 0))
     if op.bits.bound.signed:
-        whole = e.b.and_(whole, e.b.icmp_signed(">=", bits, v.const(width, 0)))
-    e.fail_parsing(whole, "ParserInvalidArgument")
-    top = v.const(width, (1 << 63) - 1)  # longer than any packet
-    _consume(e, v.resize(e.b, v.umin(e.b, e.b.lshr(bits, v.const(width, 3)), top), 64))
+        bits = exact(e, op.bits)
+        positive = e.b.icmp_signed(">=", bits, v.const(bits.type.width, 0))
+        e.fail_parsing(positive, "ParserInvalidArgument")
+    _consume(e, _whole_bytes(e, op.bits))
+
+
+def _whole_bytes(e: Emitter, node: ir.IntExpr) -> ll.Value:
+    """Bits as bytes, i64; an odd number is a ParserInvalidArgument, a negative one a huge one."""
+    bits = low(e, node, max(node.bound.bits, 64))
+    width = bits.type.width
+    is_whole = e.b.icmp_unsigned("==", e.b.and_(bits, v.const(width, 7)), v.const(width, 0))
+    e.fail_parsing(is_whole, "ParserInvalidArgument")
+    top = v.const(width, 1 << 60)  # longer than any packet
+    return v.resize(e.b, v.umin(e.b, e.b.lshr(bits, v.const(width, 3)), top), 64)
 
 
 PARSER_OPERATIONS: dict[type, Callable[[Emitter, Any], None]] = {

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import llvmlite.ir as ll
@@ -12,13 +12,15 @@ import llvmlite.ir as ll
 from softswitch import ir
 from softswitch.compiler import values as v
 from softswitch.compiler.actions import emit_action
+from softswitch.compiler.array_operations import count_packet
+from softswitch.compiler.calculations import digest
 from softswitch.compiler.emitter import Emitter
-from softswitch.compiler.expressions import truth
+from softswitch.compiler.expressions import truth, write
 from softswitch.compiler.layout import walk
 from softswitch.compiler.lookup import find_row, row_address
-from softswitch.compiler.memory import cell_bits, direct_name
-from softswitch.compiler.operations import count_packet
-from softswitch.compiler.rows import RowLayout
+from softswitch.compiler.memory import METER_BYTES, cell_bits, direct_meter_name, direct_name
+from softswitch.compiler.meters import colour
+from softswitch.compiler.rows import A_ROW_OF, RowLayout
 
 Blocks = Mapping[str | None, ll.Block]  # where each node begins; None: the pipeline's end
 
@@ -51,28 +53,74 @@ class Found:
 
 def _table(e: Emitter, node: ir.Table, blocks: Blocks) -> None:
     rows = RowLayout.of(e.program, node)
-    if not node.keys and node.default_is_const and node.direct_counter is None:
-        _constant_action(e, rows, blocks)
+    if not node.keys and node.default_is_const and node.direct_counter is None and node.default:
+        _constant_action(e, rows, node.default, blocks)
         return
     row = find_row(e, rows)
     hit = e.b.icmp_unsigned("!=", row, v.i64(0))
     found = Found(rows, hit, row_address(e, rows, row))
     if node.direct_counter is not None:
         _count_directly(e, found)
+    if node.direct_meter is not None:
+        _meter_directly(e, found, node.direct_meter)
+    if node.profile is not None:
+        found = _member(e, found, e.program.profiles[node.profile])
     number = v.load(e.b, found.address, 32, align=4)
     starts = [e.block(f"{node.name} {action.name}") for action in rows.actions]
-    choice = e.b.switch(number, starts[-1])
-    for index, start in enumerate(starts[:-1]):
-        choice.add_case(v.const(32, index), start)
+    nothing = starts.pop() if starts and not _may_do_nothing(node) else e.block("no action")
+    choice = e.b.switch(number, nothing)
     for index, start in enumerate(starts):
-        e.b.position_at_end(start)
+        choice.add_case(v.const(32, index), start)
+    for index in range(len(rows.actions)):
+        e.b.position_at_end(starts[index] if index < len(starts) else nothing)
         e.arguments = _arguments(e, found, index)
         _run(e, rows, index, hit, blocks)
+    if len(starts) == len(rows.actions):
+        e.b.position_at_end(nothing)
+        _after_nothing(e, node.next, hit, blocks)
 
 
-def _constant_action(e: Emitter, rows: RowLayout, blocks: Blocks) -> None:
+def _may_do_nothing(node: ir.Table) -> bool:
+    return node.default is None or node.profile is not None
+
+
+def _after_nothing(e: Emitter, following: ir.Next, hit: ll.Value, blocks: Blocks) -> None:
+    if isinstance(following, ir.ByHit):
+        e.b.cbranch(hit, blocks[following.hit], blocks[following.miss])
+    else:
+        e.b.branch(blocks[following.otherwise])
+
+
+def _member(e: Emitter, found: Found, profile: ir.ActionProfile) -> Found:
+    """Of a group the member's row."""
+    if profile.selector is None:
+        return found
+    selector = profile.selector
+    b = e.b
+
+    def one_of_several() -> ll.Value:
+        first, count = (v.load(b, v.at(b, found.address, 8 + 8 * i), 64) for i in range(2))
+        chosen = b.urem(digest(e, selector), count)
+        return row_address(e, found.rows, b.add(first, chosen))
+
+    number = v.load(b, found.address, 32, align=4)
+    is_group = b.icmp_unsigned("==", number, v.const(32, A_ROW_OF))
+    address = e.choose(is_group, one_of_several, lambda: found.address)
+    return replace(found, address=address)
+
+
+def _meter_directly(e: Emitter, found: Found, meter: ir.DirectMeter) -> None:
+    with e.b.if_then(found.hit):
+        cell = v.load(e.b, v.at(e.b, found.address, 4), 32, align=4)
+        cells = e.symbol(direct_meter_name(found.rows.table.name))
+        result = colour(
+            e, v.element(e.b, cells, cell, METER_BYTES), counts_bytes=meter.counts_bytes
+        )
+        write(e, meter.target, v.resize(e.b, result, meter.target.bits))
+
+
+def _constant_action(e: Emitter, rows: RowLayout, call: ir.ActionCall, blocks: Blocks) -> None:
     """A table without keys that always runs one action, as p4c makes of plain statements."""
-    call = rows.table.default
     index = rows.action_index[call.action]
     parameters = rows.actions[index].parameters
     e.arguments = [

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a table's entries lie in memory, for who writes them (numpy) and who reads them (LLVM).
 
-A row is u32 action (its place in the table's actions), u32 cell of the direct counter, arguments in
-host byte order. Row 0 is the default action. A key is the table's masked key fields strung
-together, the first one most significant; ranges stay apart. An index finds a row by a key:
+A row is u32 action (its place in the table's actions), u32 cell of the direct counter and meter,
+arguments in host byte order. Row 0 is the default action. In place of an action may stand NOTHING,
+no action, or A_ROW_OF, one of several rows: then the arguments are u64 number of the first of them
+and how many there are. Those rows follow the entries' and no index leads to them.
+
+A key is the table's masked key fields strung together, the first one most significant; ranges stay
+apart. An index finds a row by a key:
 
 1. exact tables: open addressing. A slot is the key's words, least significant first, and the row;
    row 0 marks an empty slot.
@@ -22,6 +26,8 @@ from softswitch import ir
 from softswitch.compiler.memory import cell_bits
 
 ROW_HEAD_BYTES = 8
+NOTHING = 0xFFFF_FFFF
+A_ROW_OF = 0xFFFF_FFFE
 HASH_FACTOR = 0x9E3779B97F4A7C15  # 2^64 / golden ratio
 HASH_SHIFT = 32
 
@@ -53,6 +59,8 @@ class RowLayout:
     def stride(self) -> int:
         """Bytes from row to row."""
         ends = [self._offsets(index)[-1] for index in range(len(self.actions))]
+        if self.table.profile is not None:
+            ends.append(ROW_HEAD_BYTES + 16)
         return (max(ends, default=ROW_HEAD_BYTES) + 7) // 8 * 8
 
     def _offsets(self, action: int) -> list[int]:

@@ -11,22 +11,49 @@ import numpy.typing as npt
 
 from softswitch import ir
 from softswitch.compiler.index import TableData, table_data, words_of
-from softswitch.compiler.memory import GROUPS, Memory, direct_name, table_name, value_set_name
+from softswitch.compiler.memory import (
+    GROUPS,
+    METER_BYTES,
+    NO_LIMIT,
+    NO_SESSION,
+    SESSIONS,
+    Memory,
+    direct_meter_name,
+    direct_name,
+    table_name,
+    value_set_name,
+)
 from softswitch.compiler.rows import RowLayout, num_words
 from softswitch.engine import DEFAULT_ENTRY
 from softswitch.errors import NotFound
-from softswitch.state import Replica, Snapshot, TableState
+from softswitch.state import (
+    MAX_SESSION,
+    CloneSession,
+    ProfileState,
+    Replica,
+    Snapshot,
+    TableState,
+)
 
 Arrays = list[npt.NDArray[Any]]
 
 
 class DirectCells:
-    """Which cell of a table's direct counter belongs to which entry id."""
+    """Which cell of a table's direct counter and meter belongs to which entry id.
 
-    def __init__(self, counts: npt.NDArray[np.uint64]) -> None:
-        self._counts = counts.reshape(-1, 2)
+    Entries that have no meter of their own have none set; a default's is never used.
+    """
+
+    def __init__(self, table: ir.Table, memory: Memory) -> None:
+        self._table = table.name
+        self._counts = np.zeros((0, 2), np.uint64)
+        self._meters = np.zeros((0, METER_BYTES), np.uint8)
+        if table.direct_counter is not None:
+            self._counts = memory.words(direct_name(table.name)).reshape(-1, 2)
+        if table.direct_meter is not None:
+            self._meters = memory.arrays[direct_meter_name(table.name)].reshape(-1, METER_BYTES)
         self.by_entry = {DEFAULT_ENTRY: 0}
-        self._free = list(range(len(self._counts) - 1, 0, -1))
+        self._free = list(range(table.size, 0, -1))
 
     def follow(self, state: TableState) -> None:
         """Give new entries a cell of zeros; take back those of entries that are gone."""
@@ -35,14 +62,24 @@ class DirectCells:
             self._free.append(self.by_entry.pop(gone))
         for new in sorted(wanted - self.by_entry.keys()):
             self.by_entry[new] = self._free.pop()
-            self._counts[self.by_entry[new]] = 0
+            for cells in (self._counts, self._meters):
+                if len(cells):
+                    cells[self.by_entry[new]] = 0
 
-    def counts(self, table: str, entry: int) -> npt.NDArray[np.uint64]:
+    def counts(self, entry: int) -> npt.NDArray[np.uint64]:
         """The entry's (packets, bytes), to read or write."""
-        if entry not in self.by_entry:
-            raise NotFound(f"table {table} has no entry {entry}")
-        row: npt.NDArray[np.uint64] = self._counts[self.by_entry[entry]]
+        row: npt.NDArray[np.uint64] = self._counts[self._cell(entry)]
         return row
+
+    def meter(self, entry: int) -> npt.NDArray[np.uint8]:
+        """The entry's meter, to read or write."""
+        row: npt.NDArray[np.uint8] = self._meters[self._cell(entry)]
+        return row
+
+    def _cell(self, entry: int) -> int:
+        if entry not in self.by_entry:
+            raise NotFound(f"table {self._table} has no entry {entry}")
+        return self.by_entry[entry]
 
 
 class LoadedState:
@@ -54,44 +91,60 @@ class LoadedState:
         self._layouts = {n: RowLayout.of(program, t) for n, t in program.tables.items()}
         self._tables: dict[str, TableData] = {}
         self._groups: Mapping[int, tuple[Replica, ...]] | None = None
+        self._sessions: Mapping[int, CloneSession] | None = None
         self._alive: dict[str, Arrays] = {}
         self.direct = {
-            name: DirectCells(memory.words(direct_name(name)))
+            name: DirectCells(table, memory)
             for name, table in program.tables.items()
-            if table.direct_counter is not None
+            if table.direct_counter is not None or table.direct_meter is not None
         }
         self.max_copies = 1
 
     def load(self, state: Snapshot) -> None:
         for name, layout in self._layouts.items():
-            self._load_table(name, layout, state.tables[name])
-        if state.groups != self._groups:
+            profile = state.profiles[layout.table.profile] if layout.table.profile else None
+            self._load_table(name, layout, state.tables[name], profile)
+        if state.groups != self._groups or state.sessions != self._sessions:
             self._load_groups(state.groups)
+            self._load_sessions(state.sessions, state.groups)
         for name, members in state.value_sets.items():
             self._load_value_set(name, members)
 
-    def _load_table(self, name: str, layout: RowLayout, state: TableState) -> None:
+    def _load_table(
+        self, name: str, layout: RowLayout, state: TableState, profile: ProfileState | None
+    ) -> None:
         old = self._tables.get(name)
-        if old is not None and old.state is state:
+        if old is not None and old.state is state and old.profile is profile:
             return
         cells = self.direct.get(name)
         if cells is not None:
             cells.follow(state)
-        data = table_data(layout, state, cells.by_entry if cells else {})
+        data = table_data(layout, state, profile, cells.by_entry if cells else {})
         self._memory.words(table_name(name))[:] = data.root
         self._tables[name] = data
 
     def _load_groups(self, groups: Mapping[int, tuple[Replica, ...]]) -> None:
-        sizes = np.zeros((1 << _group_bits(self._program)) + 1, np.uint32)
-        for number, group in groups.items():
-            sizes[number + 1] = len(group)
-        starts = np.cumsum(sizes, dtype=np.uint32)
-        pairs = [(r.port, r.instance) for number in sorted(groups) for r in groups[number]]
-        replicas = np.array(pairs or [(0, 0)], np.uint32)
-        self._memory.words(GROUPS)[:] = [starts.ctypes.data, replicas.ctypes.data]
-        self._alive[GROUPS] = [starts, replicas]
+        lists = _replica_lists(groups, 1 << _group_bits(self._program))
+        self._memory.words(GROUPS)[:] = [array.ctypes.data for array in lists]
+        self._alive[GROUPS] = lists
         self._groups = groups
         self.max_copies = max([1, *map(len, groups.values())])
+
+    def _load_sessions(
+        self, sessions: Mapping[int, CloneSession], groups: Mapping[int, tuple[Replica, ...]]
+    ) -> None:
+        whole = {
+            number: (*groups.get(-1 if s.group is None else s.group, ()), *s.replicas)
+            for number, s in sessions.items()
+        }
+        most_bytes = np.full(MAX_SESSION + 1, NO_SESSION, np.uint64)
+        for number, session in sessions.items():
+            limit = NO_LIMIT if session.max_bytes is None else min(session.max_bytes, NO_LIMIT)
+            most_bytes[number] = limit
+        arrays = [*_replica_lists(whole, MAX_SESSION + 1), most_bytes]
+        self._memory.words(SESSIONS)[:] = [array.ctypes.data for array in arrays]
+        self._alive[SESSIONS] = arrays
+        self._sessions = sessions
 
     def _load_value_set(self, name: str, members: frozenset[tuple[int, ...]]) -> None:
         parts = self._program.value_sets[name].parts
@@ -103,6 +156,15 @@ class LoadedState:
         words = np.concatenate([*flat, np.zeros(1, np.uint64)])
         self._memory.words(value_set_name(name))[:] = [words.ctypes.data, len(members)]
         self._alive[name] = [words]
+
+
+def _replica_lists(lists: Mapping[int, tuple[Replica, ...]], count: int) -> Arrays:
+    """Where the replicas of each of the numbers below `count` start, and all replicas."""
+    sizes = np.zeros(count + 1, np.uint32)
+    for number, replicas in lists.items():
+        sizes[number + 1] = len(replicas)
+    pairs = [(r.port, r.instance) for number in sorted(lists) for r in lists[number]]
+    return [np.cumsum(sizes, dtype=np.uint32), np.array(pairs or [(0, 0)], np.uint32)]
 
 
 def _group_bits(program: ir.Program) -> int:

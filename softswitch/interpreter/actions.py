@@ -14,6 +14,7 @@ from softswitch.interpreter.expressions import Evaluator
 from softswitch.interpreter.fault import Fault
 from softswitch.interpreter.memory import Memory
 from softswitch.interpreter.packet import Packet
+from softswitch.state import MAX_SESSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +28,20 @@ class Run:
 
 def run_action(memory: Memory, packet: Packet, action: ir.Action, arguments: Sequence[int]) -> None:
     run = Run(memory, packet, Evaluator(packet, arguments))
-    at = 0
+    at = jumps_back = 0
     while at < len(action.body):
         operation = action.body[at]
-        at += 1
+        following = at + 1
         if isinstance(operation, ir.Jump):
-            at = operation.to
+            following = operation.to
         elif isinstance(operation, ir.JumpUnless):
-            at = at if run.evaluator.boolean(operation.condition) else operation.to
+            following = at + 1 if run.evaluator.boolean(operation.condition) else operation.to
         else:
             RULES[type(operation)](run, operation)
+        jumps_back += following <= at
+        if jumps_back > ir.MAX_JUMPS_BACK:
+            raise Fault("loop")
+        at = following
 
 
 def run_operation(memory: Memory, packet: Packet, operation: ir.ActionOp) -> None:
@@ -46,6 +51,12 @@ def run_operation(memory: Memory, packet: Packet, operation: ir.ActionOp) -> Non
 
 def _assign(r: Run, op: ir.Assign) -> None:
     r.evaluator.write(op.target, r.evaluator.integer(op.value))
+
+
+def _assign_variable(r: Run, op: ir.AssignVariable) -> None:
+    target, source = r.evaluator.header(op.target.header), r.evaluator.header(op.source.header)
+    r.packet.fields[target][op.target.name] = r.packet.fields[source][op.source.name]
+    r.packet.lengths[target] = r.packet.lengths[source]
 
 
 def _register_read(r: Run, op: ir.RegisterRead) -> None:
@@ -60,6 +71,12 @@ def _register_write(r: Run, op: ir.RegisterWrite) -> None:
 
 def _count(r: Run, op: ir.Count) -> None:
     r.memory.count(op.counter, r.evaluator.integer(op.index), len(r.packet.data))
+
+
+def _execute_meter(r: Run, op: ir.ExecuteMeter) -> None:
+    colour = r.memory.meter(op.meter, r.evaluator.integer(op.index), len(r.packet.data))
+    if colour is not None:
+        r.evaluator.write(op.target, colour)
 
 
 def _hash(r: Run, op: ir.Hash) -> None:
@@ -83,15 +100,15 @@ def _add_header(r: Run, op: ir.AddHeader) -> None:
     header = r.evaluator.header(op.header)
     if not r.packet.valid[header]:
         r.packet.clear(header)
-        r.packet.valid[header] = True
-        r.packet.egress_length += r.memory.program.headers[header].type.bits // 8
+        r.packet.make_valid(header)
+        r.packet.egress_length += r.packet.num_bytes(header)
 
 
 def _remove_header(r: Run, op: ir.RemoveHeader) -> None:
     header = r.evaluator.header(op.header)
     if r.packet.valid[header]:
         r.packet.valid[header] = False
-        r.packet.egress_length -= r.memory.program.headers[header].type.bits // 8
+        r.packet.egress_length -= r.packet.num_bytes(header)
 
 
 def _assign_header(r: Run, op: ir.AssignHeader) -> None:
@@ -99,10 +116,9 @@ def _assign_header(r: Run, op: ir.AssignHeader) -> None:
 
 
 def _assign_stack(r: Run, op: ir.AssignStack) -> None:
-    stacks = r.memory.program.stacks
-    r.packet.next[op.target] = r.packet.next[op.source]
-    pairs = zip(stacks[op.target].elements, stacks[op.source].elements, strict=True)
-    for target, source in pairs:
+    to, source_stack = (r.memory.program.stacks[name] for name in (op.target, op.source))
+    r.packet.next[to.cursor] = r.packet.next[source_stack.cursor]
+    for target, source in zip(to.elements, source_stack.elements, strict=True):
         r.packet.copy_header(target, source)
 
 
@@ -126,11 +142,29 @@ def _check(r: Run, op: ir.Check) -> None:
         raise Fault("assert")
 
 
+def _clone(r: Run, op: ir.Clone) -> None:
+    r.packet.marks.clone = r.evaluator.integer(op.session) & MAX_SESSION, op.field_list
+
+
+def _resubmit(r: Run, op: ir.Resubmit) -> None:
+    r.packet.marks.resubmit = op.field_list
+
+
+def _recirculate(r: Run, op: ir.Recirculate) -> None:
+    r.packet.marks.recirculate = op.field_list
+
+
+def _send_digest(r: Run, op: ir.SendDigest) -> None:
+    r.packet.marks.digest = op.digest
+
+
 RULES: Mapping[type, Callable[[Run, Any], None]] = {
     ir.Assign: _assign,
+    ir.AssignVariable: _assign_variable,
     ir.RegisterRead: _register_read,
     ir.RegisterWrite: _register_write,
     ir.Count: _count,
+    ir.ExecuteMeter: _execute_meter,
     ir.Hash: _hash,
     ir.Random: _random,
     ir.MarkToDrop: _mark_to_drop,
@@ -144,4 +178,8 @@ RULES: Mapping[type, Callable[[Run, Any], None]] = {
     ir.Truncate: _truncate,
     ir.LogMessage: _log,
     ir.Check: _check,
+    ir.Clone: _clone,
+    ir.Resubmit: _resubmit,
+    ir.Recirculate: _recirculate,
+    ir.SendDigest: _send_digest,
 }

@@ -56,8 +56,8 @@ def _input_bits(packet: Packet, item: ir.CalculationInput) -> tuple[int, int]:
     if not packet.is_present(header):
         return 0, 0
     if isinstance(item, ir.WholeHeader):
-        return packet.header_bits(header), packet.program.headers[header].type.bits
-    return packet.read(header, item.name) & ((1 << item.bits) - 1), item.bits
+        return packet.header_bits(header)
+    return packet.field_bits(header, item.name)
 
 
 # --- algorithms

@@ -34,7 +34,10 @@ class Evaluator:
             return ref.name
         if isinstance(ref, ir.StackElement):
             return self.packet.element(ref.stack, self.integer(ref.index))
-        return self.packet.element(ref.stack, self.packet.next[ref.stack] - 1)
+        return self.packet.element(ref.stack, self.next(ref.stack) - 1)
+
+    def next(self, stack: str) -> int:
+        return self.packet.next[self.packet.program.stacks[stack].cursor]
 
     def write(self, field: ir.FieldRef, value: int) -> None:
         self.packet.write(self.header(field.header), field, value)
@@ -131,7 +134,7 @@ RULES: Mapping[type, Callable[[Evaluator, Any], Any]] = {
     ir.FieldRef: _field,
     ir.Param: lambda e, x: e.arguments[x.index],
     ir.Lookahead: _lookahead,
-    ir.StackSize: lambda e, x: e.packet.next[x.stack],
+    ir.StackSize: lambda e, x: e.next(x.stack),
     ir.Binary: _binary,
     ir.Invert: lambda e, x: ~e.integer(x.operand),
     ir.Cast: lambda e, x: CASTS[x.kind](e.integer(x.operand), x.bits),

@@ -42,14 +42,31 @@ class Parser:
         self.packet.parsed += num_bytes
         return self.packet.data[first : first + num_bytes]
 
-    def extract(self, header: str) -> None:
-        header_type = self.memory.program.headers[header].type
-        whole = int.from_bytes(self.take(header_type.bits // 8), "big")
-        for field in header_type.fields:
-            value = whole >> (header_type.bits - field.offset - field.bits)
-            value = truncate(value, bits=field.bits, signed=field.signed)
+    def extract(self, header: str, length: ir.IntExpr | None) -> None:
+        kind = self.memory.program.headers[header].type
+        variable_bits = 0 if length is None else self._variable_bits(kind, length)
+        whole = int.from_bytes(self.take((kind.least_bits + variable_bits) // 8), "big")
+        if length is not None:
+            self.packet.lengths[header] = variable_bits
+        rest = kind.least_bits + variable_bits
+        for field in kind.fields:
+            size = variable_bits if field.variable else field.bits
+            rest -= size
+            value = truncate(whole >> rest, bits=size, signed=field.signed)
             self.packet.fields[header][field.name] = value
-        self.packet.valid[header] = True
+        self.packet.make_valid(header)
+
+    def _variable_bits(self, kind: ir.HeaderType, length: ir.IntExpr) -> int:
+        """The length a variable field is to have, which the packet has room for."""
+        bits = Evaluator(self.packet).integer(length)
+        if bits % 8:
+            raise self.error("ParserInvalidArgument")
+        rest = len(self.packet.data) - self.packet.parsed
+        if bits < 0 or (kind.least_bits + bits) // 8 > rest:
+            raise self.error("PacketTooShort")
+        if kind.least_bits + bits > kind.bits:
+            raise self.error("HeaderTooShort")
+        return bits
 
     def _run_states(self) -> None:
         name: str | None = self.memory.program.start_state
@@ -85,12 +102,12 @@ def _masked(values: tuple[int, ...], masks: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _extract_next(p: Parser, op: ir.ExtractNext) -> None:
-    elements = p.memory.program.stacks[op.stack].elements
-    place = p.packet.next[op.stack]
-    if place >= len(elements):
+    stack = p.memory.program.stacks[op.stack]
+    place = p.packet.next[stack.cursor]
+    if place >= len(stack.elements):
         raise p.error("StackOutOfBounds")
-    p.extract(elements[place])
-    p.packet.next[op.stack] += 1
+    p.extract(stack.elements[place], op.length)
+    p.packet.next[stack.cursor] += 1
 
 
 def _set(p: Parser, op: ir.Set) -> None:
@@ -112,7 +129,7 @@ def _advance(p: Parser, op: ir.Advance) -> None:
 
 
 RULES: Mapping[type, Callable[[Parser, Any], None]] = {
-    ir.Extract: lambda p, op: p.extract(op.header),
+    ir.Extract: lambda p, op: p.extract(op.header, op.length),
     ir.ExtractNext: _extract_next,
     ir.Set: _set,
     ir.Verify: _verify,

@@ -9,10 +9,11 @@ from typing import Any
 from softswitch import ir
 from softswitch.engine import DEFAULT_ENTRY
 from softswitch.interpreter.actions import run_action
+from softswitch.interpreter.calculations import calculate
 from softswitch.interpreter.expressions import Evaluator
 from softswitch.interpreter.memory import Memory
 from softswitch.interpreter.packet import Packet
-from softswitch.state import Entry, Snapshot
+from softswitch.state import Entry, Snapshot, UseMember
 
 
 def run_pipeline(memory: Memory, state: Snapshot, packet: Packet, pipeline: ir.Pipeline) -> None:
@@ -32,15 +33,33 @@ def run_pipeline(memory: Memory, state: Snapshot, packet: Packet, pipeline: ir.P
 def _apply_table(memory: Memory, state: Snapshot, packet: Packet, table: ir.Table) -> str | None:
     """Run the action found; the next node's name."""
     entry = look_up(table, state, packet)
-    call = entry.call if entry else state.tables[table.name].default
+    call = _chosen(table, state, packet, entry) if entry else state.tables[table.name].default
     entry_id = entry.id if entry else DEFAULT_ENTRY
-    memory.trace("table", table.name, {"entry": entry_id, "action": call.action})
+    memory.trace("table", table.name, {"entry": entry_id, "action": call.action if call else None})
     memory.count_entry(table.name, entry_id, len(packet.data))
-    action = memory.program.actions[table.actions[call.action]]
-    run_action(memory, packet, action, call.arguments)
+    if entry and table.direct_meter:
+        colour = memory.meter_entry(table, entry.id, len(packet.data))
+        Evaluator(packet).write(table.direct_meter.target, colour)
+    if call is not None:
+        action = memory.program.actions[table.actions[call.action]]
+        run_action(memory, packet, action, call.arguments)
     if isinstance(table.next, ir.ByHit):
         return table.next.hit if entry else table.next.miss
-    return table.next.nodes[call.action]
+    return table.next.nodes[call.action] if call else table.next.otherwise
+
+
+def _chosen(table: ir.Table, state: Snapshot, packet: Packet, entry: Entry) -> ir.ActionCall | None:
+    """The action that an entry calls, by way of the table's profile if it has one."""
+    if isinstance(entry.call, ir.ActionCall):
+        return entry.call
+    assert table.profile is not None
+    profile = state.profiles[table.profile]
+    if isinstance(entry.call, UseMember):
+        return profile.members[entry.call.member]
+    selector = packet.program.profiles[table.profile].selector
+    assert selector is not None
+    calls = profile.calls(entry.call)
+    return calls[calculate(packet, selector) % len(calls)] if calls else None
 
 
 def look_up(table: ir.Table, state: Snapshot, packet: Packet) -> Entry | None:

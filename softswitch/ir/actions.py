@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions: straight lists of primitive operations with forward jumps; they never choose the next
-table.
+"""Actions: lists of primitive operations with jumps; they never choose the next table.
 
 An index outside its register array is a fault: the fault is counted, nothing is written by that
 operation, the action ends and the packet is dropped; what it did before stays done. An index
-outside a counter array counts as a fault too, but the packet goes on, as v1model has it.
+outside an array of counters or meters counts as a fault too, but the packet goes on and the
+operation does nothing, as v1model has it. A run of an action that jumps back more than
+MAX_JUMPS_BACK times is a fault.
 """
 
 from __future__ import annotations
@@ -15,11 +16,21 @@ from typing import TypeAlias
 from softswitch.errors import SourceInfo
 from softswitch.ir.expressions import BoolExpr, FieldRef, HeaderRef, IntExpr
 
+MAX_JUMPS_BACK = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Assign:
     target: FieldRef
     value: IntExpr
+
+
+@dataclass(frozen=True, slots=True)
+class AssignVariable:
+    """Copy a variable field with its length; both have room for the same number of bits."""
+
+    target: FieldRef
+    source: FieldRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,15 @@ class Count:
     """One more packet, and the length it arrived with, in one cell."""
 
     counter: str
+    index: IntExpr
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteMeter:
+    """target = the colour of one cell, for a packet of the length it arrived with."""
+
+    target: FieldRef
+    meter: str
     index: IntExpr
 
 
@@ -72,8 +92,8 @@ class MarkToDrop:
 
 @dataclass(frozen=True, slots=True)
 class AddHeader:
-    """Make valid. If it was not: all fields 0 first, and packet_length (as egress will see it)
-    grows by its size.
+    """Make valid. If it was not: all fields 0 first (a variable one keeps its length), and
+    packet_length (as egress will see it) grows by its size.
     """
 
     header: HeaderRef
@@ -107,7 +127,7 @@ class AssignStack:
 @dataclass(frozen=True, slots=True)
 class Push:
     """Move the elements `count` places towards the end; the first `count` become invalid; next =
-    min(next + count, depth).
+    min(next + count, depth). So with all stacks that share the cursor.
     """
 
     stack: str
@@ -117,7 +137,7 @@ class Push:
 @dataclass(frozen=True, slots=True)
 class Pop:
     """Move the elements `count` places towards the front; the last `count` become invalid; next =
-    max(next - count, 0).
+    max(next - count, 0). So with all stacks that share the cursor.
     """
 
     stack: str
@@ -126,7 +146,7 @@ class Pop:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Continue at operation `to` of this action (forward only; len(body) ends it)."""
+    """Continue at operation `to` of this action; len(body) ends it."""
 
     to: int
 
@@ -166,11 +186,46 @@ class Check:
     condition: BoolExpr
 
 
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """At the end of this pipeline the clone session gets a copy; the last of several calls counts.
+
+    In ingress a copy of the packet as it arrived, parsed again; in egress one of the packet as it
+    is then. Of its metadata only the fields of the list are kept.
+    """
+
+    session: IntExpr  # the low 15 bits
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmit:
+    """At the end of ingress the packet as it arrived begins again, with the fields of the list."""
+
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recirculate:
+    """Instead of leaving, the whole packet begins again, with the fields of the list."""
+
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendDigest:
+    """At the end of ingress the controller is told the fields of the digest."""
+
+    digest: int
+
+
 ActionOp: TypeAlias = (
     Assign
+    | AssignVariable
     | RegisterRead
     | RegisterWrite
     | Count
+    | ExecuteMeter
     | Hash
     | Random
     | MarkToDrop
@@ -186,6 +241,10 @@ ActionOp: TypeAlias = (
     | Truncate
     | LogMessage
     | Check
+    | Clone
+    | Resubmit
+    | Recirculate
+    | SendDigest
 )
 
 

@@ -8,7 +8,7 @@ Rules:
 3. If no case matches the default is taken. A packet that enters more than MAX_STATES states ends
    with ParserTimeout.
 4. The errors of the core library used here have these names: PacketTooShort, NoMatch,
-   StackOutOfBounds, ParserTimeout, ParserInvalidArgument.
+   StackOutOfBounds, HeaderTooShort, ParserTimeout, ParserInvalidArgument.
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ MAX_STATES = 4096
 class Extract:
     """Read all fields from the packet and make the header valid; too few bytes: PacketTooShort,
     nothing read.
+
+    `length` gives a variable field's bits. Not a multiple of 8: ParserInvalidArgument; more than
+    there is room for, in a packet long enough: HeaderTooShort.
     """
 
     header: str
+    length: IntExpr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class ExtractNext:
     """Extract to the stack's element `next`, then next += 1; a full stack: StackOutOfBounds."""
 
     stack: str
+    length: IntExpr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 
 parser -> verify checksums -> ingress -> copies
 each copy: egress -> update checksums -> deparser
+clones begin before egress, resubmitted and recirculated packets at the parser
 """
 
 from __future__ import annotations
@@ -19,28 +20,44 @@ from softswitch.ir.tables import Pipeline, Table
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`offset` counts bits from the header's first bit on the wire, most significant first."""
+    """`offset` counts bits from the header's first bit on the wire, most significant first.
+
+    P4's varbit is `variable`: `bits` is the most it can have, and offsets of fields behind it count
+    it with that many. Its value is the number that its present bits make, right-aligned.
+    """
 
     name: str
     bits: int
     signed: bool
     offset: int
+    variable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderType:
     name: str
     fields: tuple[Field, ...]
-    bits: int  # a multiple of 8
+    bits: int  # a multiple of 8; with a variable field, the most
 
     def field(self, name: str) -> Field:
         return next(f for f in self.fields if f.name == name)
+
+    @property
+    def variable(self) -> Field | None:
+        """The variable field, of which a header has at most one; its length is whole bytes."""
+        return next((f for f in self.fields if f.variable), None)
+
+    @property
+    def least_bits(self) -> int:
+        """All fields but the variable one."""
+        return self.bits - (self.variable.bits if self.variable else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """An instance. Metadata starts as all 0 and is never on the wire. Header-typed metadata has its
-    validity tracked like any header; no program asks for that of the other metadata.
+    validity tracked like any header; no program asks for that of the other metadata. A variable
+    field starts with no bits.
     """
 
     name: str
@@ -50,11 +67,16 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """`elements` are names in Program.headers; the stack's `next` starts as 0."""
+    """`elements` are names in Program.headers; `next` starts as 0.
+
+    A stack of header unions is a stack for each of the union's headers; they share one cursor, that
+    is one `next`. The cursor of any other stack has the stack's name.
+    """
 
     name: str
     type: HeaderType
     elements: tuple[str, ...]
+    cursor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +93,15 @@ class Counter:
     """An array of (packets, bytes) cells, 64 bits each."""
 
     name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """An array of meters, each of two rates: 0 green, 1 yellow, 2 red; green until it has rates."""
+
+    name: str
+    counts_bytes: bool  # else packets
     size: int
 
 
@@ -113,6 +144,18 @@ class Calculation:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionProfile:
+    """Members, that is calls of actions, and with a selector groups of them that tables' entries
+    refer to. Of a group's members, in order of their numbers and each as often as its weight says,
+    the one at hash % their number is called.
+    """
+
+    name: str
+    size: int  # members at most
+    selector: Calculation | None
+
+
+@dataclass(frozen=True, slots=True)
 class Checksum:
     """Verified if the target's header is valid (metadata counts as valid) and the condition holds;
     updated if the condition holds.
@@ -125,6 +168,14 @@ class Checksum:
 
 
 @dataclass(frozen=True, slots=True)
+class Digest:
+    """What a controller is told."""
+
+    name: str
+    fields: tuple[FieldRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Names of `intrinsic` are those of v1model's standard_metadata_t; a field the program lacks is
     absent.
@@ -133,6 +184,7 @@ class Program:
     name: str
     headers: Mapping[str, Header]  # in the JSON's order, stack elements and metadata included
     stacks: Mapping[str, Stack]
+    siblings: Mapping[str, tuple[str, ...]]  # of a union's header: those it makes invalid
     intrinsic: Mapping[str, FieldRef]
     errors: Mapping[str, int]
     enums: Mapping[str, Mapping[str, int]]
@@ -147,7 +199,11 @@ class Program:
     deparser: tuple[str, ...]  # header names, in order; invalid ones are left out
     registers: Mapping[str, Register]
     counters: Mapping[str, Counter]
+    meters: Mapping[str, Meter]
+    profiles: Mapping[str, ActionProfile]
     calculations: Mapping[str, Calculation]
+    field_lists: Mapping[int, tuple[FieldRef, ...]]  # of metadata
+    digests: Mapping[int, Digest]
 
     @property
     def tables(self) -> dict[str, Table]:

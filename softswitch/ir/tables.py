@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from softswitch.errors import SourceInfo
-from softswitch.ir.expressions import BoolExpr, IntExpr
+from softswitch.ir.expressions import BoolExpr, FieldRef, IntExpr
 
 
 class MatchKind(Enum):
@@ -88,9 +88,10 @@ class ConstEntry:
 
 @dataclass(frozen=True, slots=True)
 class ByAction:
-    """The next node by the name of the action that ran."""
+    """The next node by the name of the action that ran; `otherwise` if none did."""
 
     nodes: Mapping[str, str | None]
+    otherwise: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,19 @@ Next: TypeAlias = ByAction | ByHit
 
 
 @dataclass(frozen=True, slots=True)
+class DirectMeter:
+    """A meter for each entry: before a hit runs its action, `target` gets the colour."""
+
+    name: str
+    counts_bytes: bool
+    target: FieldRef
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """`actions` maps the names an entry may use to ids of Program.actions. A key-less table always
-    misses.
+    misses. Entries of a table with a profile refer to its members or groups; of an empty group
+    no action runs.
     """
 
     name: str
@@ -114,13 +125,15 @@ class Table:
     actions: Mapping[str, int]
     next: Next
     size: int
-    default: ActionCall
+    default: ActionCall | None  # None: no action runs
     default_is_const: bool
     entries: tuple[ConstEntry, ...]
     is_const: bool  # only `entries`, for ever
     direct_counter: (
         str | None
     )  # name of the counter; each hit counts in its entry's cell, a miss in the default's
+    direct_meter: DirectMeter | None
+    profile: str | None
     source: SourceInfo | None
 
     @property
@@ -131,7 +144,7 @@ class Table:
     def successors(self) -> tuple[str | None, ...]:
         if isinstance(self.next, ByHit):
             return self.next.hit, self.next.miss
-        return tuple(self.next.nodes.values())
+        return (*self.next.nodes.values(), self.next.otherwise)
 
 
 @dataclass(frozen=True, slots=True)

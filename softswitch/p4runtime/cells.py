@@ -25,7 +25,7 @@ def counter_write(pipeline: Pipeline, given: p4runtime_pb2.CounterEntry) -> Engi
     """Sets one cell of a counter array or, without an index, all of them."""
     info = pipeline.info.counters.by_id(given.counter_id)
     packets, num_bytes = _counts(given.data)
-    indices = [_index(info, given.index.index)] if given.HasField("index") else range(info.size)
+    indices = [cell_index(info, given.index.index)] if given.HasField("index") else range(info.size)
 
     def write(engine: Engine) -> None:
         for index in indices:
@@ -54,7 +54,7 @@ def register_write(pipeline: Pipeline, given: p4runtime_pb2.RegisterEntry) -> En
     if given.data.WhichOneof("data") != "bitstring":
         raise invalid(f"register {info.name} holds bit strings")
     value = decode(given.data.bitstring, info.bits, f"register {info.name}")
-    indices = [_index(info, given.index.index)] if given.HasField("index") else range(info.size)
+    indices = [cell_index(info, given.index.index)] if given.HasField("index") else range(info.size)
 
     def write(engine: Engine) -> None:
         for index in indices:
@@ -73,7 +73,7 @@ def read_counters(
         infos = [pipeline.info.counters.by_id(asked.counter_id)]
     for info in infos:
         packets, num_bytes = pipeline.ask(partial(_read_counter, name=info.name))
-        for index in _indices(info, asked.HasField("index") and asked.index.index):
+        for index in cell_indices(info, asked.HasField("index") and asked.index.index):
             out = p4runtime_pb2.CounterEntry(counter_id=info.id)
             out.index.index = index
             out.data.CopyFrom(_data(packets[index], num_bytes[index]))
@@ -111,7 +111,7 @@ def read_registers(
         infos = [pipeline.info.registers.by_id(asked.register_id)]
     for info in infos:
         cells = pipeline.ask(partial(_read_register, name=info.name))
-        for index in _indices(info, asked.HasField("index") and asked.index.index):
+        for index in cell_indices(info, asked.HasField("index") and asked.index.index):
             out = p4runtime_pb2.RegisterEntry(register_id=info.id)
             out.index.index = index
             out.data.bitstring = encode(cells[index])
@@ -168,13 +168,13 @@ def _entry_id(table: TableInfo, snapshot: Snapshot, given: p4runtime_pb2.TableEn
     return entry.id
 
 
-def _index(info: ArrayInfo, index: int) -> int:
+def cell_index(info: ArrayInfo, index: int) -> int:
     if not 0 <= index < info.size:
         message = f"index {index} of {info.name} is not in 0..{info.size - 1}"
         raise RpcError(code_pb2.OUT_OF_RANGE, message)
     return index
 
 
-def _indices(info: ArrayInfo, only: int | bool) -> list[int] | range:
+def cell_indices(info: ArrayInfo, only: int | bool) -> list[int] | range:
     """`only` is False for all."""
-    return range(info.size) if only is False else [_index(info, only)]
+    return range(info.size) if only is False else [cell_index(info, only)]

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table entries, multicast groups and value sets: messages to state updates and back."""
+"""Table entries, multicast groups, clone sessions and value sets: messages to state updates and
+back.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
@@ -15,16 +19,19 @@ from softswitch.p4runtime.matches import (
     encode_action,
     encode_matches,
 )
-from softswitch.p4runtime.pipeline import EntryNote, GroupNote, Pipeline
+from softswitch.p4runtime.pipeline import EntryNote, GroupNote, Pipeline, SessionNote
+from softswitch.p4runtime.profiles import decode_choice, encode_choice
 from softswitch.p4runtime.status import RpcError, invalid, unimplemented
 from softswitch.state import (
     Change,
+    CloneSession,
     DefaultUpdate,
     Entry,
     EntryKey,
     EntryUpdate,
     GroupUpdate,
     Replica,
+    SessionUpdate,
     ValueSetUpdate,
 )
 
@@ -37,7 +44,7 @@ def decode_entry(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry) 
     matches, priority = decode_key(table, given)
     call = None
     if change is not Change.DELETE:
-        call = decode_action(info, table, given.action, is_default=False)
+        call = decode_choice(info, table, given.action)
     return EntryUpdate(change, table.name, matches, priority, call)
 
 
@@ -58,8 +65,10 @@ def _writable_table(info: P4Info, given: p4runtime_pb2.TableEntry) -> TableInfo:
     table = info.tables.by_id(given.table_id)
     if given.idle_timeout_ns or given.HasField("time_since_last_hit"):
         raise unimplemented("idle timeouts")
-    if given.HasField("meter_config") or given.HasField("meter_counter_data"):
-        raise unimplemented("meters")
+    if given.HasField("meter_counter_data"):
+        raise unimplemented("counters of a meter's colours")
+    if given.HasField("meter_config") and table.direct_meter is None:
+        raise invalid(f"table {table.name} has no direct meter")
     if given.HasField("counter_data") and table.direct_counter is None:
         raise invalid(f"table {table.name} has no direct counter")
     if table.is_const:
@@ -88,7 +97,7 @@ def encode_entry(pipeline: Pipeline, table: TableInfo, entry: Entry) -> p4runtim
         table_id=table.id,
         match=encode_matches(table.fields, entry.matches),
         priority=entry.priority,
-        action=encode_action(pipeline.info, entry.call),
+        action=encode_choice(pipeline.info, entry.call),
         controller_metadata=note.controller_metadata,
         metadata=note.metadata,
         is_const=table.is_const,
@@ -96,40 +105,83 @@ def encode_entry(pipeline: Pipeline, table: TableInfo, entry: Entry) -> p4runtim
 
 
 def encode_default(
-    pipeline: Pipeline, table: TableInfo, call: ir.ActionCall
+    pipeline: Pipeline, table: TableInfo, call: ir.ActionCall | None
 ) -> p4runtime_pb2.TableEntry:
-    action = encode_action(pipeline.info, call)
-    return p4runtime_pb2.TableEntry(table_id=table.id, is_default_action=True, action=action)
+    """Without an action if none runs."""
+    found = p4runtime_pb2.TableEntry(table_id=table.id, is_default_action=True)
+    if call is not None:
+        found.action.CopyFrom(encode_action(pipeline.info, call))
+    return found
 
 
 def decode_group(change: Change, given: p4runtime_pb2.MulticastGroupEntry) -> GroupUpdate:
     group = given.multicast_group_id
     if group == 0:
         raise invalid("a multicast group needs an id above 0")
-    replicas = tuple(_decode_replica(group, replica) for replica in given.replicas)
+    what = f"multicast group {group}"
+    replicas = tuple(_decode_replica(what, replica) for replica in given.replicas)
     return GroupUpdate(change, group, replicas)
 
 
-def _decode_replica(group: int, given: p4runtime_pb2.Replica) -> Replica:
+def _decode_replica(what: str, given: p4runtime_pb2.Replica) -> Replica:
     if given.WhichOneof("port_kind") == "port":
-        port = decode(given.port, PORT_BITS, f"port of multicast group {group}")
+        port = decode(given.port, PORT_BITS, f"port of {what}")
         return Replica(port, given.instance)
     return Replica(given.egress_port, given.instance)
 
 
 def group_note_of(given: p4runtime_pb2.MulticastGroupEntry) -> GroupNote:
-    port_bytes = any(replica.WhichOneof("port_kind") == "port" for replica in given.replicas)
-    return GroupNote(given.metadata, port_bytes)
+    return GroupNote(given.metadata, _has_port_bytes(given.replicas))
+
+
+def _has_port_bytes(replicas: Iterable[p4runtime_pb2.Replica]) -> bool:
+    return any(replica.WhichOneof("port_kind") == "port" for replica in replicas)
 
 
 def encode_group(pipeline: Pipeline, group: int) -> p4runtime_pb2.MulticastGroupEntry:
     note = pipeline.group_notes.get(group, GroupNote())
     out = p4runtime_pb2.MulticastGroupEntry(multicast_group_id=group, metadata=note.metadata)
-    for replica in pipeline.state.snapshot.groups[group]:
-        if note.port_bytes:
-            out.replicas.add(port=encode(replica.port), instance=replica.instance)
+    replicas = pipeline.state.snapshot.groups[group]
+    out.replicas.extend(_encode_replicas(replicas, port_bytes=note.port_bytes))
+    return out
+
+
+def _encode_replicas(
+    replicas: Iterable[Replica], *, port_bytes: bool
+) -> Iterator[p4runtime_pb2.Replica]:
+    for replica in replicas:
+        if port_bytes:
+            yield p4runtime_pb2.Replica(port=encode(replica.port), instance=replica.instance)
         else:
-            out.replicas.add(egress_port=replica.port, instance=replica.instance)
+            yield p4runtime_pb2.Replica(egress_port=replica.port, instance=replica.instance)
+
+
+def decode_session(change: Change, given: p4runtime_pb2.CloneSessionEntry) -> SessionUpdate:
+    """Classes of service are taken and of no account, since there is one queue."""
+    session = given.session_id
+    if session == 0:
+        raise invalid("a clone session needs an id above 0")
+    if given.packet_length_bytes < 0:
+        raise invalid(f"clone session {session} cuts to {given.packet_length_bytes} bytes")
+    what = f"clone session {session}"
+    replicas = tuple(_decode_replica(what, replica) for replica in given.replicas)
+    value = CloneSession(replicas, max_bytes=given.packet_length_bytes or None)
+    return SessionUpdate(change, session, value)
+
+
+def session_note_of(given: p4runtime_pb2.CloneSessionEntry) -> SessionNote:
+    return SessionNote(given.class_of_service, _has_port_bytes(given.replicas))
+
+
+def encode_session(pipeline: Pipeline, session: int) -> p4runtime_pb2.CloneSessionEntry:
+    note = pipeline.session_notes.get(session, SessionNote())
+    value = pipeline.state.snapshot.sessions[session]
+    out = p4runtime_pb2.CloneSessionEntry(
+        session_id=session,
+        class_of_service=note.class_of_service,
+        packet_length_bytes=value.max_bytes or 0,
+    )
+    out.replicas.extend(_encode_replicas(value.replicas, port_bytes=note.port_bytes))
     return out
 
 

@@ -10,7 +10,7 @@ from p4.v1 import p4runtime_pb2
 from softswitch import ir
 from softswitch.p4info import DATA_PLANE_KIND, ActionInfo, FieldInfo, FieldKind, P4Info, TableInfo
 from softswitch.p4runtime.bytestrings import decode, encode
-from softswitch.p4runtime.status import invalid, unimplemented
+from softswitch.p4runtime.status import invalid
 
 Matches = tuple[ir.Match, ...]
 
@@ -133,14 +133,18 @@ def decode_action(
     info: P4Info, table: TableInfo, given: p4runtime_pb2.TableAction, *, is_default: bool
 ) -> ir.ActionCall:
     """The call that an entry, or the default entry, of the table is to make."""
-    kind = given.WhichOneof("type")
-    if kind != "action":
-        if kind is None:
-            raise invalid(f"an entry of table {table.name} needs an action")
-        raise unimplemented(f"a table action by {kind}")
-    action = info.actions.by_id(given.action.action_id)
+    if given.WhichOneof("type") != "action":
+        raise invalid(f"an entry of table {table.name} needs an action")
+    return decode_call(info, table, given.action, is_default=is_default)
+
+
+def decode_call(
+    info: P4Info, table: TableInfo, given: p4runtime_pb2.Action, *, is_default: bool = False
+) -> ir.ActionCall:
+    """A call of one of the table's actions."""
+    action = info.actions.by_id(given.action_id)
     _check_use(table, action, is_default=is_default)
-    values = _decode_params(action.name, given.action.params)
+    values = _decode_params(action.name, given.params)
     known = {param.id for param in action.parameters}
     if set(values) != known:
         raise invalid(
@@ -172,9 +176,12 @@ def _decode_params(action: str, params: Iterable[p4runtime_pb2.Action.Param]) ->
 
 
 def encode_action(info: P4Info, call: ir.ActionCall) -> p4runtime_pb2.TableAction:
+    return p4runtime_pb2.TableAction(action=encode_call(info, call))
+
+
+def encode_call(info: P4Info, call: ir.ActionCall) -> p4runtime_pb2.Action:
     action = info.actions.by_name(call.action)
-    out = p4runtime_pb2.TableAction()
-    out.action.action_id = action.id
+    out = p4runtime_pb2.Action(action_id=action.id)
     for param, value in zip(action.parameters, call.arguments, strict=True):
-        out.action.params.add(param_id=param.id, value=encode(value))
+        out.params.add(param_id=param.id, value=encode(value))
     return out

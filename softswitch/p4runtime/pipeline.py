@@ -16,12 +16,15 @@ from softswitch.errors import LoadError, NotFound, StateError
 from softswitch.p4info import P4Info, check_fits, from_message
 from softswitch.p4runtime.status import invalid
 from softswitch.state import (
+    ActionGroupUpdate,
     Change,
     ControlState,
     DefaultUpdate,
     EntryKey,
     EntryUpdate,
     GroupUpdate,
+    MemberUpdate,
+    SessionUpdate,
     Snapshot,
     Update,
     ValueSetUpdate,
@@ -62,6 +65,14 @@ class GroupNote:
     port_bytes: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SessionNote:
+    """What a controller said of a clone session that is of no account here."""
+
+    class_of_service: int = 0
+    port_bytes: bool = False
+
+
 @dataclass(slots=True)
 class Pipeline:
     """Everything that SetForwardingPipelineConfig replaces."""
@@ -73,6 +84,7 @@ class Pipeline:
     host: Host
     entry_notes: dict[tuple[str, EntryKey], EntryNote] = field(default_factory=dict)
     group_notes: dict[int, GroupNote] = field(default_factory=dict)
+    session_notes: dict[int, SessionNote] = field(default_factory=dict)
 
     @property
     def program(self) -> ir.Program:
@@ -107,7 +119,7 @@ def verify(config: p4runtime_pb2.ForwardingPipelineConfig) -> tuple[ir.Program, 
 
 
 def carry_over(old: Pipeline, new: Pipeline) -> None:
-    """Brings the old pipeline's entries, defaults, groups and value sets into the new one."""
+    """Brings into the new pipeline what controllers have set in the old one, cells excepted."""
     updates = list(_differences(old.state.snapshot, initial(old.program)))
     try:
         new.state.apply(updates)
@@ -115,10 +127,16 @@ def carry_over(old: Pipeline, new: Pipeline) -> None:
         raise invalid(f"the present state does not fit the new pipeline: {error}") from error
     new.entry_notes = dict(old.entry_notes)
     new.group_notes = dict(old.group_notes)
+    new.session_notes = dict(old.session_notes)
 
 
 def _differences(now: Snapshot, start: Snapshot) -> list[Update]:
     updates: list[Update] = []
+    for name, profile in now.profiles.items():
+        for member, call in profile.members.items():
+            updates.append(MemberUpdate(Change.INSERT, name, member, call))
+        for number, value in profile.groups.items():
+            updates.append(ActionGroupUpdate(Change.INSERT, name, number, value))
     for name, table in now.tables.items():
         built_in = start.tables[name]
         if table.default != built_in.default:
@@ -134,5 +152,6 @@ def _differences(now: Snapshot, start: Snapshot) -> list[Update]:
                 continue
             updates.append(EntryUpdate(change, name, entry.matches, entry.priority, entry.call))
     updates += [GroupUpdate(Change.INSERT, g, replicas) for g, replicas in now.groups.items()]
+    updates += [SessionUpdate(Change.INSERT, s, value) for s, value in now.sessions.items()]
     updates += [ValueSetUpdate(n, members) for n, members in now.value_sets.items() if members]
     return updates

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read: the entities a request asks for; an id of 0, or nothing to match, asks for all."""
+"""Read: the entities a request asks for; an id of 0, or nothing to match, asks for all.
+
+A role that asks for all gets what it may read; what it names and may not read is refused.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,23 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import DEFAULT_ENTRY
 from softswitch.p4info import TableInfo
-from softswitch.p4runtime import cells, entries
+from softswitch.p4runtime import cells, entries, meters, profiles
 from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.roles import Role
 from softswitch.p4runtime.status import invalid, not_found, unimplemented
 from softswitch.state import Entry
 
 Entities = Iterator[p4runtime_pb2.Entity]
 
 
-def read(pipeline: Pipeline, request: p4runtime_pb2.ReadRequest) -> list[p4runtime_pb2.Entity]:
+def read(
+    pipeline: Pipeline, request: p4runtime_pb2.ReadRequest, role: Role
+) -> list[p4runtime_pb2.Entity]:
     """All entities asked for; the state must not be written meanwhile."""
-    return [found for asked in request.entities for found in _read_one(pipeline, asked)]
+    for asked in request.entities:
+        role.check_read(pipeline.info, asked)
+    every = (found for asked in request.entities for found in _read_one(pipeline, asked))
+    return [found for found in every if role.may_read(pipeline.info, found)]
 
 
 def _read_one(pipeline: Pipeline, asked: p4runtime_pb2.Entity) -> Entities:
@@ -67,10 +76,15 @@ def _entry_entities(
     wants_counts = asked.HasField("counter_data") and table.direct_counter is not None
     ids = [entry.id for entry in chosen] if wants_counts else []
     data = cells.direct_data(pipeline, table, ids) if wants_counts else {}
-    for entry in chosen:
+    wants_rates = asked.HasField("meter_config") and table.direct_meter is not None
+    all_ids = [entry.id for entry in chosen]
+    rates = meters.direct_rates(pipeline, table, all_ids) if wants_rates else [None] * len(chosen)
+    for entry, its_rates in zip(chosen, rates, strict=True):
         found = p4runtime_pb2.Entity(table_entry=entries.encode_entry(pipeline, table, entry))
         if wants_counts:
             found.table_entry.counter_data.CopyFrom(data[entry.id])
+        if its_rates is not None:
+            found.table_entry.meter_config.CopyFrom(meters.config_of(its_rates))
         yield found
 
 
@@ -88,8 +102,11 @@ def _default_entity(
 def _read_replication(
     pipeline: Pipeline, asked: p4runtime_pb2.PacketReplicationEngineEntry
 ) -> Entities:
-    if asked.WhichOneof("type") == "clone_session_entry":
-        raise unimplemented("clone sessions")
+    kind = asked.WhichOneof("type")
+    if kind in (None, "clone_session_entry"):
+        yield from _read_sessions(pipeline, asked.clone_session_entry.session_id)
+    if kind == "clone_session_entry":
+        return
     groups = pipeline.state.snapshot.groups
     number = asked.multicast_group_entry.multicast_group_id
     if number and number not in groups:
@@ -99,6 +116,37 @@ def _read_replication(
         target = found.packet_replication_engine_entry.multicast_group_entry
         target.CopyFrom(entries.encode_group(pipeline, group))
         yield found
+
+
+def _read_sessions(pipeline: Pipeline, number: int) -> Entities:
+    sessions = pipeline.state.snapshot.sessions
+    if number and number not in sessions:
+        raise not_found(f"there is no clone session {number}")
+    for session in [number] if number else sorted(sessions):
+        found = p4runtime_pb2.Entity()
+        target = found.packet_replication_engine_entry.clone_session_entry
+        target.CopyFrom(entries.encode_session(pipeline, session))
+        yield found
+
+
+def _read_members(pipeline: Pipeline, asked: p4runtime_pb2.ActionProfileMember) -> Entities:
+    for found in profiles.read_members(pipeline, asked):
+        yield p4runtime_pb2.Entity(action_profile_member=found)
+
+
+def _read_action_groups(pipeline: Pipeline, asked: p4runtime_pb2.ActionProfileGroup) -> Entities:
+    for found in profiles.read_groups(pipeline, asked):
+        yield p4runtime_pb2.Entity(action_profile_group=found)
+
+
+def _read_meters(pipeline: Pipeline, asked: p4runtime_pb2.MeterEntry) -> Entities:
+    for found in meters.read_meters(pipeline, asked):
+        yield p4runtime_pb2.Entity(meter_entry=found)
+
+
+def _read_direct_meters(pipeline: Pipeline, asked: p4runtime_pb2.DirectMeterEntry) -> Entities:
+    for found in meters.read_direct_meters(pipeline, asked):
+        yield p4runtime_pb2.Entity(direct_meter_entry=found)
 
 
 def _read_value_sets(pipeline: Pipeline, asked: p4runtime_pb2.ValueSetEntry) -> Entities:
@@ -129,5 +177,9 @@ _READERS: dict[str, Callable[..., Entities]] = {
     "value_set_entry": _read_value_sets,
     "counter_entry": _read_counters,
     "direct_counter_entry": _read_direct_counters,
+    "meter_entry": _read_meters,
+    "direct_meter_entry": _read_direct_meters,
+    "action_profile_member": _read_members,
+    "action_profile_group": _read_action_groups,
     "register_entry": _read_registers,
 }

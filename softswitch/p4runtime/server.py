@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 from p4.v1 import p4runtime_pb2
 
+from ops.tls import Tls, add_port
 from softswitch.errors import SwitchError
 from softswitch.p4runtime.service import Service
 from softswitch.p4runtime.stream import Channel
@@ -25,9 +26,9 @@ class ServerError(SwitchError):
 
 
 class Server:
-    """Listens from the start; `stop` ends all calls."""
+    """Listens from the start, with `tls` for clients that show a certificate; `stop` ends all."""
 
-    def __init__(self, service: Service, address: str) -> None:
+    def __init__(self, service: Service, address: str, tls: Tls | None = None) -> None:
         self._executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="p4runtime")
         options = [
             ("grpc.so_reuseport", 0),  # else a second switch would share the port in silence
@@ -35,13 +36,13 @@ class Server:
         ]
         self._server = grpc.server(self._executor, options=options)
         self._server.add_generic_rpc_handlers((_handlers(service),))
-        port = self._listen(address)
+        port = self._listen(address, tls)
         self.address = address if address.startswith("unix:") else _with_port(address, port)
         self._server.start()
 
-    def _listen(self, address: str) -> int:
+    def _listen(self, address: str, tls: Tls | None) -> int:
         try:
-            return self._server.add_insecure_port(address)
+            return add_port(self._server, address, tls)
         except RuntimeError as error:
             self._server.stop(None)
             self._executor.shutdown()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calls of P4Runtime, each as a function of its message; it knows gRPC only to report errors.
 
-Who may do what: anyone reads; only the primary of a role writes or sets the pipeline.
+Who may do what: anyone reads; only the primary of a role writes or sets the pipeline; each within
+the scope of its role (roles.py).
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import grpc
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
+from ops.tls import client_name
 from softswitch.errors import SwitchError
 from softswitch.p4runtime.arbitration import Arbiter
 from softswitch.p4runtime.pipeline import Host, Pipeline, carry_over, load_pipeline, verify
 from softswitch.p4runtime.read import read
+from softswitch.p4runtime.roles import Role, Roles
 from softswitch.p4runtime.status import RpcError, abort, abort_write, invalid, not_found
 from softswitch.p4runtime.write import prepare
 
@@ -34,8 +37,9 @@ log = logging.getLogger(__name__)
 class Service:
     """One device. Calls may come from any thread."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, roles: Roles | None = None) -> None:
         self.arbiter = Arbiter()
+        self.roles = roles or Roles()
         self._host = host
         self._pipeline: Pipeline | None = None
         self._saved: p4runtime_pb2.ForwardingPipelineConfig | None = None
@@ -68,10 +72,10 @@ class Service:
         self, request: p4runtime_pb2.WriteRequest, context: grpc.ServicerContext
     ) -> p4runtime_pb2.WriteResponse:
         try:
-            self._check_writer(request)
+            role = self._checked_writer(request, context)
             with self._lock:
                 pipeline = self._present()
-                outcome = prepare(pipeline, request)
+                outcome = prepare(pipeline, request, role)
                 self._host.between_batches(outcome.commit)
         except SwitchError as error:
             abort(context, error)
@@ -79,10 +83,14 @@ class Service:
             abort_write(context, outcome.errors)
         return p4runtime_pb2.WriteResponse()
 
-    def _check_writer(self, request: p4runtime_pb2.WriteRequest | SetRequest) -> None:
+    def _checked_writer(
+        self, request: p4runtime_pb2.WriteRequest | SetRequest, context: grpc.ServicerContext
+    ) -> Role:
         self.check_device(request.device_id)
+        role = self.roles.taken(request.role, client_name(context))
         election_id = (request.election_id.high, request.election_id.low)
         self.arbiter.check_writer(request.role, election_id)
+        return role
 
     def _present(self) -> Pipeline:
         if self._pipeline is None:
@@ -94,8 +102,9 @@ class Service:
     ) -> Iterator[p4runtime_pb2.ReadResponse]:
         try:
             self.check_device(request.device_id)
+            role = self.roles.taken(request.role, client_name(context))
             with self._lock:
-                entities = read(self._present(), request)
+                entities = read(self._present(), request, role)
         except SwitchError as error:
             abort(context, error)
         yield from _responses(entities)
@@ -104,7 +113,7 @@ class Service:
         self, request: SetRequest, context: grpc.ServicerContext
     ) -> p4runtime_pb2.SetForwardingPipelineConfigResponse:
         try:
-            self._check_writer(request)
+            self._checked_writer(request, context).check_pipeline()
             with self._lock:
                 _act(self, request)
         except SwitchError as error:

@@ -18,6 +18,7 @@ from softswitch.errors import (
     NotAllowed,
     NotFound,
     ResourceExhausted,
+    StillUsed,
     SwitchError,
     UnsupportedFeature,
 )
@@ -28,6 +29,7 @@ CODE_OF_ERROR: dict[type[SwitchError], int] = {
     AlreadyExists: code_pb2.ALREADY_EXISTS,
     NotFound: code_pb2.NOT_FOUND,
     NotAllowed: code_pb2.PERMISSION_DENIED,
+    StillUsed: code_pb2.FAILED_PRECONDITION,
     ResourceExhausted: code_pb2.RESOURCE_EXHAUSTED,
     UnsupportedFeature: code_pb2.UNIMPLEMENTED,
     LoadError: code_pb2.INVALID_ARGUMENT,

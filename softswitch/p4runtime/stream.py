@@ -13,6 +13,7 @@ import grpc
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
+from ops.tls import client_name
 from softswitch.errors import SwitchError
 from softswitch.p4runtime.arbitration import Stream, Verdict
 from softswitch.p4runtime.service import Service
@@ -37,7 +38,9 @@ class Channel:
         stream = Stream(lambda verdict: outbox.put(_arbitration(device_id, verdict)))
         context.add_callback(lambda: outbox.put(None))
         listener = threading.Thread(
-            target=self._listen, args=(requests, stream, outbox), name="p4runtime-stream"
+            target=self._listen,
+            args=(requests, client_name(context), stream, outbox),
+            name="p4runtime-stream",
         )
         listener.start()
         try:
@@ -48,13 +51,15 @@ class Channel:
         finally:
             self._service.arbiter.remove(stream)
 
-    def _listen(self, requests: Iterator[Request], stream: Stream, outbox: Outbox) -> None:
+    def _listen(
+        self, requests: Iterator[Request], client: str, stream: Stream, outbox: Outbox
+    ) -> None:
         with contextlib.suppress(grpc.RpcError):  # the stream was cancelled
             for request in requests:
                 kind = request.WhichOneof("update")
                 try:
                     if kind == "arbitration":
-                        self._arbitrate(stream, request.arbitration)
+                        self._arbitrate(stream, client, request.arbitration)
                     else:
                         outbox.put(_refuse(kind, request))
                 except SwitchError as error:
@@ -62,10 +67,13 @@ class Channel:
                     return
         outbox.put(None)
 
-    def _arbitrate(self, stream: Stream, update: p4runtime_pb2.MasterArbitrationUpdate) -> None:
+    def _arbitrate(
+        self, stream: Stream, client: str, update: p4runtime_pb2.MasterArbitrationUpdate
+    ) -> None:
         self._service.check_device(update.device_id)
         if update.role.HasField("config"):
-            raise unimplemented("roles with a configuration")
+            raise unimplemented("roles with a configuration: the switch is given one by a file")
+        self._service.roles.taken(update.role.name, client)
         election_id = (update.election_id.high, update.election_id.low)
         self._service.arbiter.update(stream, update.role.name, election_id)
 

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import Engine
 from softswitch.errors import StateError, SwitchError
-from softswitch.p4runtime import cells, entries
-from softswitch.p4runtime.pipeline import EntryNote, GroupNote, Pipeline
+from softswitch.p4runtime import cells, entries, meters, profiles
+from softswitch.p4runtime.pipeline import EntryNote, GroupNote, Pipeline, SessionNote
+from softswitch.p4runtime.roles import Role
 from softswitch.p4runtime.status import RpcError, invalid, unimplemented
-from softswitch.state import Change, EntryUpdate, GroupUpdate, Snapshot, Update
+from softswitch.state import Change, EntryUpdate, GroupUpdate, SessionUpdate, Snapshot, Update
 
 CHANGES = {
     p4runtime_pb2.Update.INSERT: Change.INSERT,
@@ -51,9 +53,9 @@ class Outcome:
     commit: Callable[[], None]
 
 
-def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest) -> Outcome:
+def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest, role: Role) -> Outcome:
     """Changes the pipeline's state, and tells what the engine has to be told."""
-    plans, errors = _read(pipeline, request)
+    plans, errors = _read(pipeline, request, role)
     before = pipeline.state.snapshot
     atomic = request.atomicity != p4runtime_pb2.WriteRequest.CONTINUE_ON_ERROR
     if not (atomic and any(errors)):
@@ -69,12 +71,13 @@ def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest) -> Outcome:
 
 
 def _read(
-    pipeline: Pipeline, request: p4runtime_pb2.WriteRequest
+    pipeline: Pipeline, request: p4runtime_pb2.WriteRequest, role: Role
 ) -> tuple[list[Plan | None], Errors]:
     plans: list[Plan | None] = []
     errors: Errors = []
     for update in request.updates:
         try:
+            role.check_write(pipeline.info, update.entity)
             plans.append(_plan(pipeline, update))
             errors.append(None)
         except SwitchError as error:
@@ -95,7 +98,7 @@ def _plan(pipeline: Pipeline, update: p4runtime_pb2.Update) -> Plan:
 
 
 def _plan_table_entry(pipeline: Pipeline, change: Change, given: p4runtime_pb2.TableEntry) -> Plan:
-    late = _count_late(pipeline, given) if given.HasField("counter_data") else None
+    late = _late_writes(pipeline, given)
     if given.is_default_action:
         default = entries.decode_default(pipeline.info, change, given)
         return Plan(default, cells=late)
@@ -114,22 +117,60 @@ def _forget_entry(pipeline: Pipeline, update: EntryUpdate) -> None:
     pipeline.entry_notes.pop((update.table, (update.matches, update.priority)), None)
 
 
-def _count_late(pipeline: Pipeline, given: p4runtime_pb2.TableEntry) -> LateWrite:
-    direct = p4runtime_pb2.DirectCounterEntry(table_entry=given, data=given.counter_data)
-    return lambda snapshot: cells.direct_counter_write(pipeline, snapshot, direct)
+def _late_writes(pipeline: Pipeline, given: p4runtime_pb2.TableEntry) -> LateWrite | None:
+    """What an entry says of its own counter and meter; what it does not stays."""
+    writes: list[LateWrite] = []
+    if given.HasField("counter_data"):
+        counted = p4runtime_pb2.DirectCounterEntry(table_entry=given, data=given.counter_data)
+        writes.append(partial(cells.direct_counter_write, pipeline, given=counted))
+    if given.HasField("meter_config"):
+        metered = p4runtime_pb2.DirectMeterEntry(table_entry=given, config=given.meter_config)
+        writes.append(partial(meters.direct_meter_write, pipeline, given=metered))
+    return partial(_all_of, writes) if writes else None
+
+
+def _all_of(writes: list[LateWrite], snapshot: Snapshot) -> cells.EngineWrite:
+    ready = [write(snapshot) for write in writes]
+
+    def write_all(engine: Engine) -> None:
+        for write in ready:
+            write(engine)
+
+    return write_all
 
 
 def _plan_replication(
     pipeline: Pipeline, change: Change, given: p4runtime_pb2.PacketReplicationEngineEntry
 ) -> Plan:
-    if given.WhichOneof("type") != "multicast_group_entry":
-        raise unimplemented("clone sessions")
+    kind = given.WhichOneof("type")
+    if kind is None:
+        raise invalid("an update of the replication engine that names no entry")
+    if kind == "clone_session_entry":
+        return _plan_session(pipeline, change, given.clone_session_entry)
     group = given.multicast_group_entry
     update = entries.decode_group(change, group)
     if change is Change.DELETE:
         return Plan(update, lambda: _forget_group(pipeline, update))
     note = entries.group_note_of(group)
     return Plan(update, lambda: _note_group(pipeline, update, note))
+
+
+def _plan_session(
+    pipeline: Pipeline, change: Change, given: p4runtime_pb2.CloneSessionEntry
+) -> Plan:
+    update = entries.decode_session(change, given)
+    if change is Change.DELETE:
+        return Plan(update, lambda: _forget_session(pipeline, update))
+    note = entries.session_note_of(given)
+    return Plan(update, lambda: _note_session(pipeline, update, note))
+
+
+def _note_session(pipeline: Pipeline, update: SessionUpdate, note: SessionNote) -> None:
+    pipeline.session_notes[update.session] = note
+
+
+def _forget_session(pipeline: Pipeline, update: SessionUpdate) -> None:
+    pipeline.session_notes.pop(update.session, None)
 
 
 def _note_group(pipeline: Pipeline, update: GroupUpdate, note: GroupNote) -> None:
@@ -157,6 +198,31 @@ def _plan_direct_counter(
     return Plan(cells=lambda snapshot: cells.direct_counter_write(pipeline, snapshot, given))
 
 
+def _plan_member(
+    pipeline: Pipeline, change: Change, given: p4runtime_pb2.ActionProfileMember
+) -> Plan:
+    return Plan(profiles.decode_member(pipeline.info, change, given))
+
+
+def _plan_action_group(
+    pipeline: Pipeline, change: Change, given: p4runtime_pb2.ActionProfileGroup
+) -> Plan:
+    return Plan(profiles.decode_group(pipeline.info, change, given))
+
+
+def _plan_meter(pipeline: Pipeline, change: Change, given: p4runtime_pb2.MeterEntry) -> Plan:
+    _only_modify(change, "a meter")
+    write = meters.meter_write(pipeline, given)
+    return Plan(cells=lambda _: write)
+
+
+def _plan_direct_meter(
+    pipeline: Pipeline, change: Change, given: p4runtime_pb2.DirectMeterEntry
+) -> Plan:
+    _only_modify(change, "a direct meter")
+    return Plan(cells=lambda snapshot: meters.direct_meter_write(pipeline, snapshot, given))
+
+
 def _plan_register(pipeline: Pipeline, change: Change, given: p4runtime_pb2.RegisterEntry) -> Plan:
     _only_modify(change, "a register")
     write = cells.register_write(pipeline, given)
@@ -174,6 +240,10 @@ _PLANNERS: dict[str, Callable[..., Plan]] = {
     "value_set_entry": _plan_value_set,
     "counter_entry": _plan_counter,
     "direct_counter_entry": _plan_direct_counter,
+    "meter_entry": _plan_meter,
+    "direct_meter_entry": _plan_direct_meter,
+    "action_profile_member": _plan_member,
+    "action_profile_group": _plan_action_group,
     "register_entry": _plan_register,
 }
 

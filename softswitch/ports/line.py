@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from softswitch.ports.faults import FaultInjector
+from softswitch.ports.faults import FaultChain
 from softswitch.ports.frames import Arena, Frames, no_frames
 from softswitch.ports.pcap import Capture
 from softswitch.ports.port import Port
@@ -17,8 +17,8 @@ class Line:
         port: Port,
         *,
         capture: Capture | None = None,
-        rx_faults: FaultInjector | None = None,
-        tx_faults: FaultInjector | None = None,
+        rx_faults: FaultChain | None = None,
+        tx_faults: FaultChain | None = None,
     ) -> None:
         self.port = port
         self._capture = capture

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from softswitch.ports.ethernet import EthernetPort, ethernet_ring
-from softswitch.ports.faults import FaultInjector, FaultSpec
+from softswitch.ports.faults import FaultChain, FaultSpec
 from softswitch.ports.line import Line
 from softswitch.ports.memory import MemoryPort
 from softswitch.ports.mmsg import ReceiveRing
@@ -46,8 +46,8 @@ class WireOptions:
     """What sits on the wires of all ports."""
 
     pcap_dir: Path | None = None
-    rx_faults: FaultSpec | None = None
-    tx_faults: FaultSpec | None = None
+    rx_faults: FaultSpec | Sequence[FaultSpec] = ()  # several: one behind the other
+    tx_faults: FaultSpec | Sequence[FaultSpec] = ()
 
 
 def open_lines(specs: Sequence[PortSpec], options: WireOptions) -> list[Line]:
@@ -101,8 +101,9 @@ def _udp_address(spec: PortSpec) -> tuple[str, int]:
 
 
 def _line(port: Port, options: WireOptions) -> Line:
-    def faults(spec: FaultSpec | None, direction: int) -> FaultInjector | None:
-        return FaultInjector(spec, port.stats, 2 * port.number + direction) if spec else None
+    def faults(specs: FaultSpec | Sequence[FaultSpec], direction: int) -> FaultChain | None:
+        plan = [specs] if isinstance(specs, FaultSpec) else specs
+        return FaultChain(plan, port.stats, 2 * port.number + direction) if plan else None
 
     return Line(
         port,

@@ -1,32 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control-plane state: entries, default actions, multicast groups, value sets; it touches no
-packet.
+"""Control-plane state: entries, default actions, action profiles, multicast groups, clone sessions,
+value sets; it touches no packet.
 """
 
-from softswitch.state.checks import wildcard
+from softswitch.state.checks import MAX_SESSION, wildcard
 from softswitch.state.control import ControlState
-from softswitch.state.snapshot import Entry, EntryKey, Replica, Snapshot, TableState, initial
+from softswitch.state.snapshot import (
+    ActionGroup,
+    ActionSet,
+    Choice,
+    CloneSession,
+    Entry,
+    EntryKey,
+    ProfileState,
+    Replica,
+    Snapshot,
+    TableState,
+    UseGroup,
+    UseMember,
+    initial,
+)
 from softswitch.state.updates import (
+    ActionGroupUpdate,
     Change,
     DefaultUpdate,
     EntryUpdate,
     GroupUpdate,
+    MemberUpdate,
+    SessionUpdate,
     Update,
     ValueSetUpdate,
 )
 
 __all__ = [
+    "MAX_SESSION",
+    "ActionGroup",
+    "ActionGroupUpdate",
+    "ActionSet",
     "Change",
+    "Choice",
+    "CloneSession",
     "ControlState",
     "DefaultUpdate",
     "Entry",
     "EntryKey",
     "EntryUpdate",
     "GroupUpdate",
+    "MemberUpdate",
+    "ProfileState",
     "Replica",
+    "SessionUpdate",
     "Snapshot",
     "TableState",
     "Update",
+    "UseGroup",
+    "UseMember",
     "ValueSetUpdate",
     "initial",
     "wildcard",

@@ -5,11 +5,24 @@ present state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from softswitch import ir
 from softswitch.errors import InvalidUpdate, NotAllowed, NotFound
-from softswitch.state.updates import Change, DefaultUpdate, EntryUpdate, GroupUpdate, ValueSetUpdate
+from softswitch.state.snapshot import ActionSet, Choice, Replica, UseGroup
+from softswitch.state.updates import (
+    ActionGroupUpdate,
+    Change,
+    DefaultUpdate,
+    EntryUpdate,
+    GroupUpdate,
+    MemberUpdate,
+    SessionUpdate,
+    ValueSetUpdate,
+)
+
+MAX_WEIGHT = 1 << 16  # a member takes as many rows of memory
+MAX_SESSION = (1 << 15) - 1  # simple_switch keeps a session's number in 15 bits
 
 MATCH_CLASSES: dict[ir.MatchKind, type[ir.Match]] = {
     ir.MatchKind.EXACT: ir.Exact,
@@ -47,7 +60,51 @@ def check_entry(program: ir.Program, update: EntryUpdate) -> None:
     if update.change is not Change.DELETE:
         if update.call is None:
             raise InvalidUpdate(f"an entry of table {table.name} needs an action")
-        check_call(program, table, update.call)
+        _check_choice(program, table, update.call)
+
+
+def _check_choice(program: ir.Program, table: ir.Table, choice: Choice) -> None:
+    if (table.profile is None) != isinstance(choice, ir.ActionCall):
+        uses = "calls actions" if table.profile is None else f"uses action profile {table.profile}"
+        raise InvalidUpdate(f"table {table.name} {uses}; {choice} given")
+    if isinstance(choice, ir.ActionCall):
+        check_call(program, table, choice)
+    if isinstance(choice, UseGroup | ActionSet):
+        _check_selector(program, table.profile or "")
+    if isinstance(choice, ActionSet):
+        if not choice.calls:
+            raise InvalidUpdate(f"an action set in table {table.name} has no action")
+        for call in choice.calls:
+            check_call(program, table, call)
+
+
+def check_member(program: ir.Program, update: MemberUpdate) -> None:
+    _check_profile(program, update.profile)
+    if update.change is Change.DELETE:
+        return
+    if update.call is None:
+        raise InvalidUpdate(f"member {update.member} of {update.profile} needs an action")
+    for table in program.tables.values():
+        if table.profile == update.profile:
+            check_call(program, table, update.call)
+
+
+def check_action_group(program: ir.Program, update: ActionGroupUpdate) -> None:
+    _check_profile(program, update.profile)
+    _check_selector(program, update.profile)
+    for member, weight in update.value.weights.items():
+        what = f"the weight {weight} of member {member} in group {update.group}"
+        _check_range(what, weight, 1, MAX_WEIGHT)
+
+
+def _check_profile(program: ir.Program, name: str) -> None:
+    if name not in program.profiles:
+        raise NotFound(f"no action profile {name}")
+
+
+def _check_selector(program: ir.Program, profile: str) -> None:
+    if program.profiles[profile].selector is None:
+        raise InvalidUpdate(f"action profile {profile} has no selector and no groups")
 
 
 def check_default(program: ir.Program, update: DefaultUpdate) -> None:
@@ -61,12 +118,27 @@ def check_default(program: ir.Program, update: DefaultUpdate) -> None:
 def check_group(program: ir.Program, update: GroupUpdate) -> None:
     group_bits = program.intrinsic["mcast_grp"].bits
     _check_range(f"multicast group id {update.group}", update.group, 1, (1 << group_bits) - 1)
-    for replica in update.replicas:
+    _check_replicas(program, f"group {update.group}", update.replicas)
+
+
+def check_session(program: ir.Program, update: SessionUpdate) -> None:
+    what = f"clone session {update.session}"
+    _check_range(what, update.session, 0, MAX_SESSION)
+    _check_replicas(program, what, update.value.replicas)
+    if update.value.group is not None:
+        group_bits = program.intrinsic["mcast_grp"].bits
+        _check_range(f"the group of {what}", update.value.group, 0, (1 << group_bits) - 1)
+    if update.value.max_bytes is not None and update.value.max_bytes < 0:
+        raise InvalidUpdate(f"{what} cuts clones to {update.value.max_bytes} bytes")
+
+
+def _check_replicas(program: ir.Program, what: str, replicas: Sequence[Replica]) -> None:
+    for replica in replicas:
         for value, field in ((replica.port, "egress_port"), (replica.instance, "egress_rid")):
             top = (1 << program.intrinsic[field].bits) - 1
-            _check_range(f"{field} {value} in group {update.group}", value, 0, top)
-    if len(set(update.replicas)) != len(update.replicas):
-        raise InvalidUpdate(f"group {update.group} names a (port, instance) pair twice")
+            _check_range(f"{field} {value} in {what}", value, 0, top)
+    if len(set(replicas)) != len(replicas):
+        raise InvalidUpdate(f"{what} names a (port, instance) pair twice")
 
 
 def check_value_set(program: ir.Program, update: ValueSetUpdate) -> None:

@@ -10,15 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from softswitch.errors import AlreadyExists, NotFound, ResourceExhausted, StateError
-from softswitch.ir import ActionCall, Program
+from softswitch.errors import AlreadyExists, NotFound, ResourceExhausted, StateError, StillUsed
+from softswitch.ir import Program
 from softswitch.state import checks
-from softswitch.state.snapshot import Entry, EntryKey, Snapshot, TableState, initial
+from softswitch.state.snapshot import (
+    Choice,
+    Entry,
+    EntryKey,
+    ProfileState,
+    Snapshot,
+    TableState,
+    UseGroup,
+    UseMember,
+    initial,
+)
 from softswitch.state.updates import (
+    ActionGroupUpdate,
     Change,
     DefaultUpdate,
     EntryUpdate,
     GroupUpdate,
+    MemberUpdate,
+    SessionUpdate,
     Update,
     ValueSetUpdate,
 )
@@ -56,6 +69,8 @@ class _Draft:
         self._version = base.version + 1
         self._tables = dict(base.tables)
         self._groups = dict(base.groups)
+        self._sessions = dict(base.sessions)
+        self._profiles = dict(base.profiles)
         self._value_sets = dict(base.value_sets)
         self._entries: dict[str, dict[EntryKey, Entry]] = {}  # of the tables changed here
         self._last_id = last_id
@@ -68,15 +83,31 @@ class _Draft:
             case DefaultUpdate():
                 checks.check_default(self._program, update)
                 self._update_default(update)
+            case MemberUpdate():
+                checks.check_member(self._program, update)
+                self._update_member(update)
+            case ActionGroupUpdate():
+                checks.check_action_group(self._program, update)
+                self._update_action_group(update)
             case GroupUpdate():
                 checks.check_group(self._program, update)
                 self._update_group(update)
+            case SessionUpdate():
+                checks.check_session(self._program, update)
+                self._update_session(update)
             case ValueSetUpdate():
                 checks.check_value_set(self._program, update)
                 self._update_value_set(update)
 
     def finish(self) -> Snapshot:
-        return Snapshot(self._version, self._tables, self._groups, self._value_sets)
+        return Snapshot(
+            version=self._version,
+            tables=self._tables,
+            groups=self._groups,
+            sessions=self._sessions,
+            profiles=self._profiles,
+            value_sets=self._value_sets,
+        )
 
     def _change_table(self, name: str) -> dict[EntryKey, Entry]:
         """The table's entries, copied once, to change in place."""
@@ -96,12 +127,24 @@ class _Draft:
             del entries[key]
             return
         assert update.call is not None
+        self._check_choice(update.table, update.call)
         if old is not None:
             entries[key] = replace(old, call=update.call)
         else:
             entries[key] = self._new_entry(update, update.call, len(entries))
 
-    def _new_entry(self, update: EntryUpdate, call: ActionCall, num_entries: int) -> Entry:
+    def _check_choice(self, table: str, choice: Choice) -> None:
+        """What an entry refers to must be there."""
+        profile = self._program.tables[table].profile
+        if profile is None:
+            return
+        state = self._profiles[profile]
+        if isinstance(choice, UseMember) and choice.member not in state.members:
+            raise NotFound(f"action profile {profile} has no member {choice.member}")
+        if isinstance(choice, UseGroup) and choice.group not in state.groups:
+            raise NotFound(f"action profile {profile} has no group {choice.group}")
+
+    def _new_entry(self, update: EntryUpdate, call: Choice, num_entries: int) -> Entry:
         size = self._program.tables[update.table].size
         if num_entries >= size:
             raise ResourceExhausted(f"table {update.table} is full with {size} entries")
@@ -113,6 +156,47 @@ class _Draft:
         call = update.call or self._program.tables[update.table].default
         self._tables[update.table] = replace(self._tables[update.table], default=call)
 
+    def _update_member(self, update: MemberUpdate) -> None:
+        profile = self._profiles[update.profile]
+        members = dict(profile.members)
+        what = f"a member {update.member} in action profile {update.profile}"
+        _check_presence(what, update.change, members.get(update.member))
+        if update.change is Change.DELETE:
+            if any(update.member in group.weights for group in profile.groups.values()):
+                raise StillUsed(f"a group has {what.removeprefix('a ')}")
+            self._check_unused(update.profile, UseMember(update.member), what)
+            del members[update.member]
+        else:
+            size = self._program.profiles[update.profile].size
+            if update.member not in members and len(members) >= size:
+                raise ResourceExhausted(f"action profile {update.profile} is full with {size}")
+            assert update.call is not None
+            members[update.member] = update.call
+        self._profiles[update.profile] = ProfileState(members, profile.groups)
+
+    def _update_action_group(self, update: ActionGroupUpdate) -> None:
+        profile = self._profiles[update.profile]
+        groups = dict(profile.groups)
+        what = f"a group {update.group} in action profile {update.profile}"
+        _check_presence(what, update.change, groups.get(update.group))
+        if update.change is Change.DELETE:
+            self._check_unused(update.profile, UseGroup(update.group), what)
+            del groups[update.group]
+        else:
+            for member in update.value.weights:
+                if member not in profile.members:
+                    raise NotFound(f"action profile {update.profile} has no member {member}")
+            groups[update.group] = update.value
+        self._profiles[update.profile] = ProfileState(profile.members, groups)
+
+    def _check_unused(self, profile: str, choice: Choice, what: str) -> None:
+        """No entry of the profile's tables may refer to what is deleted."""
+        for table in self._program.tables.values():
+            if table.profile == profile:
+                entries = self._tables[table.name].entries.values()
+                if any(entry.call == choice for entry in entries):
+                    raise StillUsed(f"table {table.name} uses {what.removeprefix('a ')}")
+
     def _update_group(self, update: GroupUpdate) -> None:
         old = self._groups.get(update.group)
         _check_presence(f"a multicast group {update.group}", update.change, old)
@@ -120,6 +204,14 @@ class _Draft:
             del self._groups[update.group]
         else:
             self._groups[update.group] = update.replicas
+
+    def _update_session(self, update: SessionUpdate) -> None:
+        old = self._sessions.get(update.session)
+        _check_presence(f"a clone session {update.session}", update.change, old)
+        if update.change is Change.DELETE:
+            del self._sessions[update.session]
+        else:
+            self._sessions[update.session] = update.value
 
     def _update_value_set(self, update: ValueSetUpdate) -> None:
         size = self._program.value_sets[update.value_set].size

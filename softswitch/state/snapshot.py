@@ -7,9 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from softswitch.ir import ActionCall, Match, Program
 
+
+@dataclass(frozen=True, slots=True)
+class UseMember:
+    """An entry that calls a member of its table's profile."""
+
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class UseGroup:
+    """An entry that calls one member of a group."""
+
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSet:
+    """An entry that has a group of its own: calls in order, each as often as it weighs."""
+
+    calls: tuple[ActionCall, ...]
+
+
+Choice: TypeAlias = ActionCall | UseMember | UseGroup | ActionSet
 EntryKey = tuple[tuple[Match, ...], int]
 
 
@@ -22,7 +46,7 @@ class Entry:
     id: int
     matches: tuple[Match, ...]
     priority: int  # higher wins; 0 where the table has no priorities
-    call: ActionCall
+    call: Choice
 
     @property
     def key(self) -> EntryKey:
@@ -34,8 +58,31 @@ class TableState:
     """`version` changes whenever the table's entries or default do."""
 
     entries: Mapping[EntryKey, Entry]  # in order of insertion
-    default: ActionCall
+    default: ActionCall | None
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActionGroup:
+    """Members by number, and how much each weighs."""
+
+    weights: Mapping[int, int]
+    max_size: int = 0  # what a controller said; of no account here
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileState:
+    """One version of an action profile."""
+
+    members: Mapping[int, ActionCall]
+    groups: Mapping[int, ActionGroup]
+
+    def calls(self, choice: UseGroup | ActionSet) -> tuple[ActionCall, ...]:
+        """Those a hash chooses from."""
+        if isinstance(choice, ActionSet):
+            return choice.calls
+        weights = self.groups[choice.group].weights
+        return tuple(self.members[m] for m in sorted(weights) for _ in range(weights[m]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +92,28 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
+class CloneSession:
+    """Where clones go: to the replicas, and to those that the group has at that moment."""
+
+    replicas: tuple[Replica, ...] = ()
+    group: int | None = None
+    max_bytes: int | None = None  # that leave of a clone
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One immutable state; `version` grows with every transaction."""
 
     version: int
     tables: Mapping[str, TableState]
     groups: Mapping[int, tuple[Replica, ...]]
+    sessions: Mapping[int, CloneSession]
+    profiles: Mapping[str, ProfileState]
     value_sets: Mapping[str, frozenset[tuple[int, ...]]]
 
 
 def initial(program: Program) -> Snapshot:
-    """What the program itself defines: constant entries, default actions, no groups, empty value
-    sets.
-    """
+    """What the program itself defines: constant entries and default actions; all else is empty."""
     tables = {}
     for name, table in program.tables.items():
         entries = [
@@ -68,4 +124,11 @@ def initial(program: Program) -> Snapshot:
     value_sets: dict[str, frozenset[tuple[int, ...]]] = dict.fromkeys(
         program.value_sets, frozenset()
     )
-    return Snapshot(version=0, tables=tables, groups={}, value_sets=value_sets)
+    return Snapshot(
+        version=0,
+        tables=tables,
+        groups={},
+        sessions={},
+        profiles=dict.fromkeys(program.profiles, ProfileState({}, {})),
+        value_sets=value_sets,
+    )

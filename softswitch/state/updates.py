@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from softswitch.ir import ActionCall, Match
-from softswitch.state.snapshot import Replica
+from softswitch.state.snapshot import ActionGroup, Choice, CloneSession, Replica
 
 
 class Change(Enum):
@@ -19,15 +19,22 @@ class Change(Enum):
     DELETE = "delete"
 
 
+_NOWHERE = CloneSession()
+_EMPTY = ActionGroup({})
+
+
 @dataclass(frozen=True, slots=True)
 class EntryUpdate:
-    """One value for each key of the table, wildcards included; DELETE does not look at `call`."""
+    """One value for each key of the table, wildcards included; DELETE does not look at `call`.
+
+    Entries of a table with an action profile use its members and groups, all others call actions.
+    """
 
     change: Change
     table: str
     matches: tuple[Match, ...]
     priority: int = 0
-    call: ActionCall | None = None
+    call: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +46,39 @@ class DefaultUpdate:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberUpdate:
+    """A member of an action profile; DELETE does not look at `call`."""
+
+    change: Change
+    profile: str
+    member: int
+    call: ActionCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionGroupUpdate:
+    """A group of a profile's members; DELETE does not look at `value`."""
+
+    change: Change
+    profile: str
+    group: int
+    value: ActionGroup = _EMPTY
+
+
+@dataclass(frozen=True, slots=True)
 class GroupUpdate:
     change: Change
     group: int
     replicas: tuple[Replica, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUpdate:
+    """DELETE does not look at `value`."""
+
+    change: Change
+    session: int
+    value: CloneSession = _NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +89,12 @@ class ValueSetUpdate:
     members: frozenset[tuple[int, ...]]
 
 
-Update: TypeAlias = EntryUpdate | DefaultUpdate | GroupUpdate | ValueSetUpdate
+Update: TypeAlias = (
+    EntryUpdate
+    | DefaultUpdate
+    | MemberUpdate
+    | ActionGroupUpdate
+    | GroupUpdate
+    | SessionUpdate
+    | ValueSetUpdate
+)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -12,9 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from ops.tls import Tls
 from softswitch import ir
 from softswitch.engine import Engine
 from softswitch.interpreter import Interpreter
+from softswitch.p4runtime.roles import Roles
 from softswitch.p4runtime.server import Server
 from softswitch.p4runtime.service import Service
 from tests.ports import free_tcp_port
@@ -39,7 +42,9 @@ class Bmv2:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="incmoe-bmv2-"))
         self.grpc = f"unix:{self._folder}/grpc"
-        command = ["simple_switch_grpc", "--no-p4", "--device-id", str(self.device_id)]
+        # Its Thrift server listens on all addresses: in a namespace of its own there are none.
+        alone = ["unshare", "--net"] if os.geteuid() == 0 else []
+        command = [*alone, "simple_switch_grpc", "--no-p4", "--device-id", str(self.device_id)]
         command += ["--thrift-port", str(free_tcp_port())]
         command += ["--notifications-addr", f"ipc://{self._folder}/notifications"]
         command += ["--", "--grpc-server-addr", self.grpc]
@@ -50,6 +55,11 @@ class Bmv2:
             if self._process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError((self._folder / "log").read_text())
             time.sleep(0.02)
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
 
     def close(self) -> None:
         """End the process."""
@@ -63,9 +73,9 @@ class Embedded:
 
     device_id = 1
 
-    def __init__(self) -> None:
+    def __init__(self, roles: Roles | None = None, tls: Tls | None = None) -> None:
         self._lock = threading.RLock()
-        self._server = Server(Service(self), "127.0.0.1:0")
+        self._server = Server(Service(self, roles), "127.0.0.1:0", tls)
         self.grpc = self._server.address
 
     def make_engine(self, program: ir.Program) -> Engine:

@@ -79,14 +79,20 @@ def test_plain_traffic_is_described_by_switch() -> None:
                 (parse_ip("10.1.0.0"), 16), 2, src_mac=0x0200_0000_0002, dst_mac=0x0200_0000_00BB
             ),
         ),
+        own_ips=tuple(parse_ip(f"127.9.9.{port}") for port in (1, 2, 3)),
     )
 
 
 WRONG: list[tuple[str, Any, str]] = [
     ("job", "de mo", "job: 'de mo' is not a name"),
     ("job", ..., "job: missing"),
-    ("jobs", 1, "jobs: unknown key; known are geometry, job, links, on_loss, ranks, segments"),
+    (
+        *("jobs", 1),
+        "jobs: unknown key; known are fingerprint, geometry, job, links, on_loss, ranks, segments",
+    ),
     ("on_loss", "go on", "on_loss: 'go on' is not one of fail, degrade"),
+    ("fingerprint", ["hidden"], "fingerprint: ['hidden'] is not a mapping"),
+    ("ranks.0.certificate", "two words", "ranks[0].certificate: 'two words' is not a name in a"),
     ("geometry", "mtu4000", "geometry: 'mtu4000' is not one of mtu1500, mtu9000"),
     ("slots", 0, "slots: 0 is not an integer in 1..65535"),
     ("slots", True, "slots: True is not an integer"),

@@ -10,7 +10,7 @@ import pytest
 from controller import tables
 from controller.drops import Drop
 from controller.pipeline import Pipeline, read_p4info
-from p4src import GEOMETRIES, ROOT, program
+from p4src import BUILDS, FAULTY, GEOMETRIES, ROOT, program
 
 
 def constants(geometry: str) -> dict[str, int]:
@@ -23,7 +23,7 @@ def constants(geometry: str) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"#define (\w+)\s+(\d+)", own)}
 
 
-@pytest.fixture(params=GEOMETRIES)
+@pytest.fixture(params=BUILDS)
 def pipeline(request: pytest.FixtureRequest) -> Pipeline:
     return Pipeline(read_p4info(program(request.param).p4info))
 
@@ -47,13 +47,24 @@ def test_tables_keys_actions_and_parameters_are_those_of_the_program(pipeline: P
         )
         for table in pipeline.p4info.tables
     }
-    assert {name: found.get(name) for name in tables.TABLES} == tables.TABLES
+    ours = tables.TABLES | tables.FAULT_TABLES
+    assert {name: found.get(name) for name in pipeline.tables} == {
+        name: ours[name] for name in pipeline.tables
+    }
     assert pipeline.missing == []
+
+
+def test_only_builds_that_lose_packets_have_tables_for_it() -> None:
+    for build in BUILDS:
+        pipeline = Pipeline(read_p4info(program(build).p4info))
+        extra = set(tables.FAULT_TABLES) if build in FAULTY else set()
+        assert set(pipeline.tables) - set(tables.TABLES) == extra
+        assert (tables.LOST in pipeline.counters) == (build in FAULTY)
 
 
 def test_every_table_of_the_program_is_either_ours_or_constant(pipeline: Pipeline) -> None:
     writable = {table.preamble.name for table in pipeline.p4info.tables if not table.is_const_table}
-    assert writable == set(tables.TABLES)
+    assert writable == set(pipeline.tables)
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)

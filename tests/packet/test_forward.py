@@ -11,7 +11,7 @@ from controller.address import parse_ip, parse_mac
 from controller.entries import forward_entries
 from controller.job import Forwarding, Route
 from tests.packet.device_fixture import Switch
-from tests.packet.messages import INC_PORT, SWITCH_MAC, mac, rank_ip
+from tests.packet.messages import INC_PORT, SWITCH_IP, SWITCH_MAC, mac, rank_ip
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 PLAIN = Forwarding(
@@ -22,6 +22,7 @@ PLAIN = Forwarding(
         Route((parse_ip("10.0.1.0"), 24), 2, parse_mac(SWITCH_MAC), parse_mac(mac(1))),
         Route((parse_ip("10.0.1.2"), 32), 3, parse_mac(SWITCH_MAC), parse_mac(mac(2))),
     ),
+    own_ips=(parse_ip(SWITCH_IP),),
 )
 
 
@@ -68,6 +69,20 @@ def test_datagrams_of_other_ports_fragments_and_options_are_plain(plain: Switch)
         plain.inject(1, bytes(frame))
         assert plain.take_output() == {2: [bytes(frame)]}
     assert plain.drops() == {}
+
+
+def test_nothing_comes_from_a_switchs_address(plain: Switch) -> None:
+    """Else a host could tell a rank a sum: its socket takes what comes from its switch."""
+    sum_of_mine = UDP(sport=INC_PORT, dport=20001) / b"a forged RESULT"
+    forged = [
+        Ether(src=mac(0), dst=dst) / IP(src=SWITCH_IP, dst=rank_ip(1), **fields) / sum_of_mine
+        for dst in (mac(1), SWITCH_MAC, BROADCAST)
+        for fields in ({}, {"flags": "MF"}, {"frag": 3}, {"options": b"\x01\x01\x01\x00"})
+    ]
+    for frame in forged:
+        plain.inject(1, bytes(frame))
+    assert plain.take_output() == {}
+    assert plain.drops() == {"SPOOFED": len(forged)}
 
 
 def test_what_has_no_entry_is_dropped_and_counted(plain: Switch) -> None:

@@ -18,7 +18,7 @@ from tests.ports import free_tcp_port
 
 MAX_FRAMES = 62
 NUM_PORTS = 8
-_FILE_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+FILE_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
 _FRAME_HEADER = struct.Struct("<IIII")  # seconds, microseconds, bytes kept, bytes
 _START_S = 1  # simple_switch waits so long before the first frame
 _LAST_S = 0.5  # how long frames nobody expects may still come
@@ -61,21 +61,27 @@ def _running(json: Path, folder: Path) -> Iterator[None]:
         process.wait()
 
 
+def frame_record(number: int, frame: bytes) -> bytes:
+    """A frame as pcap has it; numbers that grow give it its place among those of other files."""
+    return (
+        _FRAME_HEADER.pack(1 + number // 1000, number % 1000 * 1000, len(frame), len(frame)) + frame
+    )
+
+
 def _write_pcap(path: Path, frames: Sequence[bytes]) -> None:
-    heads = (_FRAME_HEADER.pack(1, 1000 * i, len(f), len(f)) for i, f in enumerate(frames))
-    body = b"".join(head + frame for head, frame in zip(heads, frames, strict=True))
-    path.write_bytes(_FILE_HEADER + body)
+    records = (frame_record(number, frame) for number, frame in enumerate(frames))
+    path.write_bytes(FILE_HEADER + b"".join(records))
 
 
 def _read_all(folder: Path) -> dict[int, list[bytes]]:
-    out = {port: list(_read_pcap(folder / f"{port}_out.pcap")) for port in range(NUM_PORTS)}
+    out = {port: list(read_pcap(folder / f"{port}_out.pcap")) for port in range(NUM_PORTS)}
     return {port: frames for port, frames in out.items() if frames}
 
 
-def _read_pcap(path: Path) -> Iterator[bytes]:
+def read_pcap(path: Path) -> Iterator[bytes]:
     """The whole frames in the file so far."""
     data = path.read_bytes() if path.exists() else b""
-    at = len(_FILE_HEADER)
+    at = len(FILE_HEADER)
     while at + _FRAME_HEADER.size <= len(data):
         size = _FRAME_HEADER.unpack_from(data, at)[2]
         at += _FRAME_HEADER.size + size

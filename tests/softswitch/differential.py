@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from softswitch import ir
 from softswitch.compiler import CompiledEngine
-from softswitch.engine import Batch, Engine
+from softswitch.engine import Batch, Engine, MeterRates
 from softswitch.interpreter import Interpreter
 from softswitch.state import Snapshot
 
@@ -36,6 +36,18 @@ class Pair:
         for engine in self.engines:
             engine.update(state)
 
+    def set_meters(self, rates: Callable[[], MeterRates]) -> None:
+        """Give every meter rates, the same in both engines."""
+        for meter in self.program.meters.values():
+            for index in range(meter.size):
+                for engine, chosen in zip(self.engines, [rates()] * 2, strict=True):
+                    engine.write_meter(meter.name, index, chosen)
+        for table in self.program.tables.values():
+            if table.direct_meter is not None and self.state is not None:
+                for entry in self.state.tables[table.name].entries.values():
+                    for engine, chosen in zip(self.engines, [rates()] * 2, strict=True):
+                        engine.write_direct_meter(table.name, entry.id, chosen)
+
     def run(self, frames: Frames) -> list[tuple[int, bytes]]:
         """The output of both; AssertionError with the first frame whose copies differ."""
         expected = []
@@ -45,6 +57,7 @@ class Pair:
         flat = [copy for copies in expected for copy in copies]
         assert found == flat, self._first_difference(frames, expected, found)
         assert self._memory(self.compiled) == self._memory(self.interpreter)
+        assert self.compiled.take_digests() == self.interpreter.take_digests()
         return found
 
     def _memory(self, engine: Engine) -> dict[str, object]:
@@ -55,6 +68,8 @@ class Pair:
         }
         for name in program.counters:
             values[f"counter {name}"] = [counts.tolist() for counts in engine.read_counter(name)]
+        for name in program.meters:
+            values[f"meter {name}"] = engine.read_meter(name)
         for table in program.tables.values():
             if table.direct_counter is not None and self.state is not None:
                 ids = [0, *(e.id for e in self.state.tables[table.name].entries.values())]

@@ -12,8 +12,14 @@ from tests.softswitch.random_expressions import program as one_action
 
 PAIR = header_type("pair_t", (("x", 12, False), ("y", 4, False), ("z", 16, True)))
 WIDE = header_type("wide_t", (("w", 64, False),))
-SINGLE = {"a": PAIR, "b": PAIR, "v": WIDE, "w": WIDE}
-STACKS = {"p": (PAIR, 3), "s": (WIDE, 3), "t": (WIDE, 3)}
+SINGLE = {"a": PAIR, "b": PAIR, "v": WIDE, "w": WIDE, "u": WIDE}
+# q and r are a stack of unions: one cursor, and at most one valid header at each place. So is a, u
+# a union.
+STACKS = {"p": (PAIR, 3), "s": (WIDE, 3), "t": (WIDE, 3), "q": (PAIR, 3), "r": (WIDE, 3)}
+CURSORS = {"p": "p", "s": "s", "t": "t", "q": "qr", "r": "qr"}
+SIBLINGS = {"a": ("u",), "u": ("a",)}
+SIBLINGS |= {f"q[{i}]": (f"r[{i}]",) for i in range(3)}
+SIBLINGS |= {f"r[{i}]": (f"q[{i}]",) for i in range(3)}
 GROUP = 1
 
 
@@ -70,7 +76,9 @@ class Moves:
 
 
 def program(seed: int) -> ir.Program:
-    """Parses a, v, one element of p and two of s; ends in group 1 or at port 1."""
+    """Parses a, v, one element of p, two of s, one each of q and r; ends in group 1 or at port
+    1.
+    """
     moves = Moves(seed)
     base = one_action(0, depth=0)
     group = ir.Assign(base.intrinsic["mcast_grp"], ir.Const(GROUP * (seed % 2)))
@@ -85,11 +93,12 @@ def program(seed: int) -> ir.Program:
     }
     table = base.ingress.nodes["all"]
     assert isinstance(table, ir.Table)
-    extracts = (ir.Extract("a"), ir.Extract("v"), *map(ir.ExtractNext, "pss"))
+    extracts = (ir.Extract("a"), ir.Extract("v"), *map(ir.ExtractNext, "pssqr"))
     return replace(
         base,
         headers=_headers(base),
-        stacks={n: ir.Stack(n, kind, _elements(n)) for n, (kind, _) in STACKS.items()},
+        stacks={n: ir.Stack(n, kind, _elements(n), CURSORS[n]) for n, (kind, _) in STACKS.items()},
+        siblings=SIBLINGS,
         parser={"start": ir.ParserState("start", extracts, (), (), None)},
         actions=actions,
         ingress=_pipeline("ingress", table, actions[0]),
@@ -109,7 +118,7 @@ def _pipeline(name: str, like: ir.Table, action: ir.Action) -> ir.Pipeline:
         like,
         name=action.name,
         actions={action.name: action.id},
-        next=ir.ByAction({action.name: None}),
+        next=ir.ByAction({action.name: None}, otherwise=None),
         default=ir.ActionCall(action.name),
     )
     return ir.Pipeline(name, table.name, {table.name: table})

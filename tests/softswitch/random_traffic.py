@@ -7,19 +7,31 @@ import random
 from collections.abc import Iterator
 
 from softswitch import ir
+from softswitch.engine import MeterRates
 from softswitch.state import (
+    ActionGroup,
+    ActionGroupUpdate,
+    ActionSet,
     Change,
+    Choice,
+    CloneSession,
     DefaultUpdate,
     EntryUpdate,
     GroupUpdate,
+    MemberUpdate,
     Replica,
+    SessionUpdate,
     Update,
+    UseGroup,
+    UseMember,
     ValueSetUpdate,
 )
 
 PORTS = range(6)
 MAX_STATES = 60  # of one frame's way through the parser
 MAX_PAYLOAD = 80
+MEMBERS = 6  # of each action profile
+GROUPS = 4
 
 
 class Generator:
@@ -44,16 +56,51 @@ class Generator:
 
     def updates(self) -> Iterator[Update]:
         """A whole control plane, for a switch that has none yet."""
+        for profile in self.program.profiles.values():
+            yield from self._profile(profile)
         for table in self.program.tables.values():
             if table.keys and not table.is_const:
                 yield from self._entries(table)
-            if not table.default_is_const and self.random.random() < 0.5:
+            is_direct = table.profile is None
+            if is_direct and not table.default_is_const and self.random.random() < 0.5:
                 yield DefaultUpdate(table.name, self._call(table))
         for group in range(1, 4):
             yield GroupUpdate(Change.INSERT, group, self._replicas())
+        for session in (0, 1, 2, 5):
+            group = self.random.choice([None, None, 1, 2, 9])
+            most = self.random.choice([None, None, 20, 0])
+            value = CloneSession(self._replicas(), group, most)
+            yield SessionUpdate(Change.INSERT, session, value)
         for value_set in self.program.value_sets.values():
             members = {tuple(map(self.value, value_set.parts)) for _ in range(3)}
             yield ValueSetUpdate(value_set.name, frozenset(members))
+
+    def _profile(self, profile: ir.ActionProfile) -> Iterator[Update]:
+        table = next(t for t in self.program.tables.values() if t.profile == profile.name)
+        for member in range(MEMBERS):
+            yield MemberUpdate(Change.INSERT, profile.name, member, self._call(table))
+        if profile.selector is not None:
+            for group in range(GROUPS):
+                members = self.random.sample(range(MEMBERS), self.random.randint(0, 3))
+                value = ActionGroup({m: self.random.randint(1, 3) for m in members})
+                yield ActionGroupUpdate(Change.INSERT, profile.name, group, value)
+
+    def _choice(self, table: ir.Table) -> Choice:
+        if table.profile is None:
+            return self._call(table)
+        member = UseMember(self.random.randrange(MEMBERS))
+        if self.program.profiles[table.profile].selector is None:
+            return member
+        calls = tuple(self._call(table) for _ in range(self.random.randint(1, 3)))
+        return self.random.choice(
+            [member, UseGroup(self.random.randrange(GROUPS)), ActionSet(calls)]
+        )
+
+    def rates(self) -> MeterRates:
+        """A few packets, or a frame or so, at the time of the tests' clock."""
+        bursts = [self.random.choice([0, 1, 2, 3, 60, 200]) for _ in range(2)]
+        rate, more = self.random.choice([(0.0, 0.0), (0.0, 1e-5), (1e-5, 1e-4)])
+        return MeterRates(rate, bursts[0], more, bursts[1])
 
     def _entries(self, table: ir.Table) -> Iterator[EntryUpdate]:
         seen = set()
@@ -62,7 +109,7 @@ class Generator:
             priority = self.random.randint(1, 3) if table.has_priorities else 0
             if (matches, priority) not in seen:
                 seen.add((matches, priority))
-                call = self._call(table)
+                call = self._choice(table)
                 yield EntryUpdate(Change.INSERT, table.name, matches, priority, call)
 
     def _match(self, key: ir.Key) -> ir.Match:

@@ -30,6 +30,7 @@ def test_random_frames_meet_random_entries_with_the_same_effect(path: Path) -> N
     for seed in range(STATES):
         generator = Generator(loaded, seed)
         pair.update(ControlState(loaded).apply(generator.updates()))
+        pair.set_meters(generator.rates)
         pair.run([(generator.port(), generator.frame()) for _ in range(FRAMES)])
 
 

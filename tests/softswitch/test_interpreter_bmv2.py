@@ -2,7 +2,8 @@
 """The interpreter against simple_switch on random frames, for every test program.
 
 Kept out: what aborts simple_switch (an index outside its array) or is a fault of it (a negative
-number read from a register of int<W> counts as positive until it is written to a field again).
+number read from a register of int<W> counts as positive until it is written to a field again; what
+a stack of unions pushes or pops out stays valid).
 """
 
 from __future__ import annotations
@@ -78,7 +79,16 @@ def copies(r: Random) -> bytes:
     return head + bytes(ip) + r.randbytes(2 + r.randrange(30))
 
 
-TRAFFIC: list[Callable[[Random], bytes]] = [arithmetic, memory, matches, stacks, copies]
+def shapes(r: Random) -> bytes:
+    length = r.choice([0, 8, 24, 56, 64, 64, 72, 80, 4, 255])
+    kinds = r.choice([0, 0, 1, 2, 4])
+    code = r.choice([0, 1, 2, 3, 6, 7, 8, 9, 10, 11])  # no push or pop of unions
+    head = bytes([code, r.randrange(100), length, kinds])
+    parts = [r.choice([b"\1", b"\2\2"]) for _ in range(r.choice([0, 1, 2, 3, 3, 4]))]
+    return head + b"\1\2"[:kinds] + b"".join(parts) + b"\3" + r.randbytes(r.choice([3, 9, 30]))
+
+
+TRAFFIC: list[Callable[[Random], bytes]] = [arithmetic, memory, matches, stacks, copies, shapes]
 
 
 @pytest.mark.parametrize("make_frame", TRAFFIC, ids=lambda f: f.__name__)

@@ -39,6 +39,14 @@ def test_the_trace_tells_parser_errors_and_faults() -> None:
     assert traced("memory", out_of_range)[-1] == ("fault", "register Receive.sums")
 
 
+def test_the_trace_tells_what_comes_again_and_digests() -> None:
+    resubmitted_with_a_digest = bytes([0x44, 0, 1, 0, 0, 0, 0, 1])
+    way = [seen for seen in traced("passes", resubmitted_with_a_digest) if seen[0] != "condition"]
+    told = ("digest", "told_t")
+    again = ("pass", "resubmitted")
+    assert [seen for seen in way if seen in (told, again)] == [told, again] * 3 + [told]
+
+
 def test_timestamps_come_from_the_clock_given() -> None:
     ticks = iter([10, 20])
     engine = Interpreter(program("copies"), clock=lambda: next(ticks))

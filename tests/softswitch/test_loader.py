@@ -52,39 +52,33 @@ def state(program: Json) -> ir.ParserState:
 # --- what is refused
 
 UNSUPPORTED: list[tuple[Json, str]] = [
-    (with_primitive("generate_digest", hexstr(1), hexstr(1)), "action act uses a digest"),
-    (with_primitive("resubmit", hexstr(1)), "action act uses resubmission"),
-    (with_primitive("recirculate", hexstr(1)), "action act uses recirculation"),
-    (
-        with_primitive("clone_ingress_pkt_to_egress", hexstr(1), hexstr(1)),
-        "action act uses cloning from ingress",
-    ),
-    (with_primitive("execute_meter"), "action act uses a meter"),
     (with_primitive("dance"), "action act uses the primitive 'dance'"),
-    (with_primitive("_jump", hexstr(0)), "action act uses a loop in an action"),
     (
         with_primitive("assign", field("h", "a"), expression("dance", hexstr(1), hexstr(1))),
         "action act uses the operation 'dance'",
     ),
-    (with_parser_op("extract_VL"), "parser state start uses variable-length fields"),
-    (
-        with_parser_op("extract", {"type": "union_stack", "value": ["u", "h"]}),
-        "parser state start uses header unions",
-    ),
     (with_parser_op("dance"), "parser state start uses the parser operation 'dance'"),
-    (with_table(type="indirect"), "table t uses action profiles or selectors"),
-    (with_table(direct_meters="m"), "table t uses a direct meter"),
-    (with_table(support_timeout=True), "table t uses idle timeouts"),
+    (with_table(type="fuzzy"), "table t uses a table of type 'fuzzy'"),
+    (
+        changed("meter_arrays", [{"name": "m", "rate_count": 3, "type": "bytes", "size": 1}]),
+        "meter m uses 3 rates instead of 2",
+    ),
+    (
+        changed(
+            "field_lists",
+            [{"id": 1, "name": "k", "elements": [{"type": "field", "value": ["h", "a"]}]}],
+        ),
+        "field list k uses a header's field in a list of what to keep",
+    ),
     (with_table(match_type="fuzzy"), "table t uses matching by 'fuzzy'"),
-    (changed("header_unions", [{"name": "u", "id": 0}]), "'u' uses header unions"),
     (changed("extern_instances", [{"name": "e", "id": 0}]), "'e' uses extern objects"),
     (
         changed("calculations", [{"name": "k", "id": 0, "algo": "random", "input": []}]),
         "calculation k uses the hash algorithm 'random'",
     ),
     (
-        changed("header_types", [{"name": "v_t", "id": 0, "fields": [["v", "*"]]}]),
-        "header type v_t uses variable-length fields",
+        changed("header_types", [{"name": "v_t", "id": 0, "fields": [["v", "*"], ["w", "*"]]}]),
+        "header type v_t uses two variable-length fields",
     ),
 ]
 
@@ -97,7 +91,7 @@ def test_what_is_not_supported_is_named_with_its_place(program: Json, text: str)
 
 def test_the_source_line_is_in_the_error() -> None:
     with pytest.raises(UnsupportedFeature) as caught:
-        load(with_primitive("resubmit", hexstr(1)))
+        load(with_primitive("dance"))
     assert str(caught.value.source) == "some.p4:12:3: act"
     assert "(some.p4:12:3: act)" in str(caught.value)
 
@@ -118,7 +112,29 @@ BROKEN: list[tuple[Json, str]] = [
         with_primitive("assign", field("h", "a"), {"type": "hexstr", "value": "zebra"}),
         "'zebra' is not a hexadecimal number",
     ),
-    (with_primitive("_jump", hexstr(2)), "operation 0 jumps to 2, of 1"),
+    (with_primitive("resubmit", hexstr(1)), "no field list 1"),
+    (with_primitive("generate_digest", hexstr(1), hexstr(1)), "no digest 1"),
+    (
+        with_primitive(
+            "execute_meter", {"type": "meter_array", "value": "m"}, hexstr(0), field("h", "a")
+        ),
+        "no meter 'm'",
+    ),
+    (with_table(type="indirect"), "table t: no 'action_profile'"),
+    (with_table(direct_meters="m"), "no direct meter 'm'"),
+    (with_primitive("_jump", hexstr(2)), "action act: a jump to 2, of 1"),
+    (
+        with_parser_op("extract", {"type": "union_stack", "value": ["u", "h"]}),
+        "no header union stack 'u'",
+    ),
+    (
+        with_parser_op("extract_VL", {"type": "regular", "value": "h"}, hexstr(8)),
+        "a length for an extraction of h_t",
+    ),
+    (
+        changed("header_types", [{"name": "v_t", "id": 0, "fields": [["v", "*"]]}]),
+        "header type v_t: no 'max_length'",
+    ),
     (with_table(next_tables={"act": "elsewhere"}), "no node 'elsewhere'"),
     (with_table(next_tables={"act": "t"}), "a loop through 't'"),
     (with_table(action_ids=[9]), "no action with id 9"),
@@ -251,7 +267,7 @@ def test_action_operations_are_read() -> None:
             ir.RegisterWrite("r", ir.Const(1), H_B),
         ),
         (with_primitive("count", c, x), ir.Count("c", x_ref)),
-        (with_primitive("mark_to_drop", h), ir.MarkToDrop()),
+        (with_primitive("drop"), ir.MarkToDrop()),
         (with_primitive("remove_header", h), ir.RemoveHeader(h_ref)),
         (with_primitive("assign_header", h, st1), ir.AssignHeader(h_ref, st1_ref)),
         (with_primitive("assign_header_stack", st, st), ir.AssignStack("st", "st")),
@@ -275,6 +291,17 @@ def test_action_operations_are_read() -> None:
         ),
     ]
     assert [action_body(program) for program, _ in cases] == [(op,) for _, op in cases]
+
+
+def test_a_copy_of_the_standard_metadata_can_be_marked_to_drop() -> None:
+    header = {"type": "header", "value": "copy"}
+    program = with_primitive("mark_to_drop", header)
+    copy = {"name": "copy", "id": 9, "header_type": "standard_metadata", "metadata": True}
+    program["headers"].append(copy)
+    found = {op.target.name: op.value for op in action_body(program) if isinstance(op, ir.Assign)}
+    assert found == {"egress_spec": ir.Const(511), "mcast_grp": ir.Const(0)}
+    header["value"] = "standard_metadata"
+    assert action_body(with_primitive("mark_to_drop", header)) == (ir.MarkToDrop(),)
 
 
 def test_a_table_is_read_with_its_keys_entries_and_paths() -> None:
@@ -306,6 +333,86 @@ def test_validity_can_be_a_key() -> None:
     [read] = load(with_table(key=[key])).tables["t"].keys
     valid = ir.BoolToInt(ir.IsValid(ir.HeaderNamed("h")))
     assert read == ir.Key("v", ir.MatchKind.EXACT, valid, 1, None)
+
+
+def test_a_key_can_be_an_expression() -> None:
+    element = {"op": "dereference_header_stack", "right": field("h", "a")}
+    element["left"] = {"type": "header_stack", "value": "st"}
+    target = expression("access_field", {"type": "expression", "value": element}, 1)
+    key = {"match_type": "exact", "name": "h.st[h.a].b", "target": target, "mask": None}
+    [read] = load(with_table(key=[key])).tables["t"].keys
+    value = ir.FieldRef(ir.StackElement("st", H_A), "b", 12, signed=False)
+    assert read == ir.Key("h.st[h.a].b", ir.MatchKind.EXACT, value, 12, None)
+
+
+UNION_TYPES = [{"name": "u_t", "id": 0, "headers": [["one", "h_t"], ["two", "h_t"]]}]
+
+
+def with_unions(op: str, *parameters: Json) -> Json:
+    """Unions of st[0] and st[1], and a stack of one union."""
+    program = with_primitive(op, *parameters)
+    ids = {"union_type": "u_t", "header_ids": [2, 3]}
+    program["header_union_types"] = UNION_TYPES
+    program["header_unions"] = [{"name": n, "id": i, **ids} for i, n in enumerate(("u", "us[0]"))]
+    program["header_union_stacks"] = [
+        {"name": "us", "id": 0, "union_type": "u_t", "header_union_ids": [1]}
+    ]
+    return program
+
+
+def test_a_union_is_its_headers() -> None:
+    one, two = (ir.HeaderNamed(f"st[{i}]") for i in range(2))
+    union = {"type": "header_union", "value": "u"}
+    stack = {"type": "header_union_stack", "value": "us"}
+    valid = expression("valid_union", None, union)
+    of_stack = expression("dereference_union_stack", stack, hexstr(0))
+    member = expression("access_union_header", of_stack, 1)
+    last = {"type": "union_stack_field", "value": ["us", "two", "b"]}
+    found = [
+        action_body(with_unions("assign_union", union, union)),
+        action_body(with_unions("push", stack, hexstr(1))),
+        action_body(with_unions("assert", valid)),
+        action_body(with_unions("add_header", member)),
+        action_body(with_unions("assign", field("h", "b"), last)),
+    ]
+    b = ir.FieldRef(ir.HeaderNamed("h"), "b", 12, signed=False)
+    last_b = ir.FieldRef(ir.StackLast("us.two"), "b", 12, signed=False)
+    assert found == [
+        (ir.AssignHeader(one, one), ir.AssignHeader(two, two)),
+        (ir.Push("us.one", 1),),
+        (ir.Check(ir.Or(ir.IsValid(one), ir.IsValid(two))),),
+        (ir.AddHeader(two),),
+        (ir.Assign(b, last_b),),
+    ]
+    program = load(with_unions("exit"))
+    assert program.siblings == {"st[0]": ("st[1]",), "st[1]": ("st[0]",)}
+    assert [program.stacks[f"us.{m}"].cursor for m in ("one", "two")] == ["us", "us"]
+
+
+def test_jumps_count_operations_not_primitives() -> None:
+    """A primitive can become several operations."""
+    union = {"type": "header_union", "value": "u"}
+    program = with_unions("assign_union", union, union)
+    primitives = program["actions"][0]["primitives"]
+    primitives.insert(0, {"op": "_jump", "parameters": [hexstr(2)]})
+    primitives.append({"op": "_jump", "parameters": [hexstr(1)]})
+    assert [op.to for op in action_body(program) if isinstance(op, ir.Jump)] == [3, 1]
+
+
+def test_a_variable_field_has_what_the_others_leave_of_the_longest_header() -> None:
+    fields = [["a", 8, False], ["v", "*"], ["z", 8, False]]
+    program = changed(
+        "header_types",
+        [*least()["header_types"], {"name": "v_t", "id": 2, "fields": fields, "max_length": 6}],
+    )
+    program["headers"].append({"name": "v", "id": 4, "header_type": "v_t", "metadata": False})
+    kind = load(program).headers["v"].type
+    assert [(f.name, f.bits, f.offset, f.variable) for f in kind.fields] == [
+        ("a", 8, 0, False),
+        ("v", 32, 8, True),
+        ("z", 8, 40, False),
+    ]
+    assert (kind.bits, kind.least_bits) == (48, 16)
 
 
 def test_the_payload_comes_last_in_a_calculation() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scapy.utils import rdpcap
 
 from softswitch.ports.backlog import Backlog
-from softswitch.ports.faults import PATIENCE_S, FaultError, FaultInjector, FaultSpec
+from softswitch.ports.faults import PATIENCE_S, FaultChain, FaultError, FaultInjector, FaultSpec
 from softswitch.ports.frames import Arena, copy_rows, frames_of, join, no_frames
 from softswitch.ports.line import Line
 from softswitch.ports.memory import MemoryPort
@@ -127,6 +127,48 @@ class TestFaults:
         assert list(injector.release(2.0)) == [b"c"]
         assert self.stats.counts["fault_delay"] == 3
 
+    def test_a_corrupted_frame_differs_in_one_bit_and_its_duplicate_in_another(self):
+        sent = [bytes(100)] * 500
+        injector = self.injector("duplicate=1,corrupt=0.5,seed=1")
+        passed = list(injector.apply(frames_of(sent), now=0))
+        ones = [int.from_bytes(frame).bit_count() for frame in passed]
+        assert len(passed) == 1000
+        assert set(ones) == {0, 1}
+        assert sum(ones) == self.stats.counts["fault_corrupt"]
+        assert 400 < sum(ones) < 600
+        assert len({frame for frame in passed if any(frame)}) > 300  # the bit may be any
+
+    def test_only_frames_that_match_are_spoiled(self):
+        sent = [bytes([0, kind, number]) for number in range(200) for kind in (1, 2)]
+        passed = list(self.injector("drop=0.5,match=1:02").apply(frames_of(sent), now=0))
+        assert [frame for frame in passed if frame[1] == 1] == [f for f in sent if f[1] == 1]
+        assert 60 < len([frame for frame in passed if frame[1] == 2]) < 140
+        assert self.stats.counts["fault_drop"] == len(sent) - len(passed)
+
+    @pytest.mark.parametrize("text", ["match=0:6162+3:64", "match=0:6162,match=3:64"])
+    def test_a_frame_matches_with_all_patterns_and_a_short_one_never(self, text):
+        sent = [b"abcd", b"abce", b"xbcd", b"ab", b"", b"abcdef"]
+        passed = list(self.injector(f"drop=1,{text}").apply(frames_of(sent), now=0))
+        assert passed == [b"abce", b"xbcd", b"ab", b""]
+
+    def test_frames_that_do_not_match_pass_those_that_are_late(self):
+        injector = self.injector("delay_ms=5,match=0:61")
+        assert list(injector.apply(frames_of([b"a", b"b"]), now=1.0)) == [b"b"]
+        assert list(injector.release(1.006)) == [b"a"]
+        injector = self.injector("reorder=1,match=0:61")
+        passed = list(injector.apply(frames_of([b"a", *numbered(10)]), now=0))
+        assert passed[0] == b"00000"
+
+    def test_in_a_chain_each_fault_befalls_what_the_one_before_let_pass(self):
+        texts = ("drop=1,match=0:61", "delay_ms=5", "duplicate=1,match=0:62")
+        self.stats = PortStats()
+        chain = FaultChain([FaultSpec.parse(text) for text in texts], self.stats)
+        assert list(chain.apply(frames_of([b"a", b"b", b"c"]), now=1.0)) == []
+        assert chain.deadline == pytest.approx(1.005)
+        assert list(chain.release(1.006)) == [b"b", b"b", b"c"]
+        assert chain.deadline is None
+        assert self.stats.counts == {"fault_drop": 1, "fault_delay": 2, "fault_duplicate": 1}
+
     def test_the_seed_decides_everything(self):
         runs = []
         for seed in (7, 7, 8):
@@ -138,13 +180,16 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("loss=1", "unknown fault 'loss', known are drop, duplicate, reorder"),
+            ("loss=1", "unknown fault 'loss', known are drop, duplicate, corrupt, reorder"),
             ("drop=x", "fault drop='x' is not a number"),
             ("drop", "fault drop='' is not a number"),
             ("drop=1.5", "fault drop=1.5 is not in 0..1"),
             ("delay_ms=-1", "fault delay_ms=-1 is not in 0..inf"),
             ("drop=nan", "fault drop=nan is not in 0..1"),
             ("seed=inf", "fault seed=inf is not in 0..inf"),
+            ("match=43", "fault match='43' is not OFFSET:BYTES, such as 43:02"),
+            ("match=x:02", "fault match='x:02' is not OFFSET:BYTES"),
+            ("match=43:2", "fault match='43:2' is not OFFSET:BYTES"),
         ],
     )
     def test_a_bad_specification_says_what_is_wrong(self, text, message):
@@ -158,7 +203,7 @@ def test_a_capture_has_both_directions_as_they_are_on_the_wire(tmp_path):
     line = Line(
         port,
         capture=Capture(tmp_path, port.name),
-        rx_faults=FaultInjector(FaultSpec(drop=1.0), port.stats),
+        rx_faults=FaultChain([FaultSpec(drop=1.0)], port.stats),
     )
     inside, outside = [b"i" * 60, b"j" * 1500], [b"o" * 61, b"p" * 62, b"q" * 61]
     for frame in inside:

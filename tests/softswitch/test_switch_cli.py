@@ -140,6 +140,20 @@ class TestLife:
         assert found["ports"]["1"]["fault_drop"] == 10
         assert found["counters"]["Receive.seen"] == {}
 
+    def test_a_fault_may_name_its_direction_and_its_frames(self, up, tmp_path):
+        stats = tmp_path / "stats.json"
+        process, _ = up(
+            *["-i", f"1@{UDP_PORT}", "--fault", "rx:drop=1,match=42:78"],
+            *["--fault", "tx:drop=1,match=42:7a", "--fault", "delay_ms=0,seed=3"],
+            *["--stats-file", str(stats), "--p4info", str(P4INFO), str(JSON)],
+        )
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
+            for payload in (b"x" * 20, b"y" * 20, b"x" * 20):
+                host.sendto(payload, ("127.9.6.1", 17716))
+        time.sleep(0.1)
+        assert end(process)[0] == 0
+        assert json.loads(stats.read_text())["ports"]["1"]["fault_drop"] == 2
+
     def test_the_log_goes_where_it_is_told(self, up, tmp_path):
         path = tmp_path / "log"
         process, _ = up("--no-p4", "--log-file", str(path), "--log-level", "info")

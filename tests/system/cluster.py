@@ -26,9 +26,12 @@ class Cluster:
 
     folder: Path
     num_ranks: int
-    prefix: str = field(default_factory=lambda: f"127.{random.randint(1, 254)}.77")
+    prefix: str = field(
+        default_factory=lambda: f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
+    )
     rendezvous: str = field(default_factory=lambda: f"127.0.0.1:{free_tcp_port()}")
     processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+    options: tuple[str, ...] = ()  # of switch and controller both
 
     def start(self, name: str, *command: str) -> subprocess.Popen[str]:
         """Start `python -m COMMAND`; its standard output can be read line by line."""
@@ -47,9 +50,10 @@ class Cluster:
             for word in ("--port", f"{port}@udp:{self.prefix}.{port}:{INC_UDP_PORT}")
         ]
         options = ["--no-p4", "--grpc-server-addr", "127.0.0.1:0", "--ready-file", str(ready)]
-        self.start("switch", "incmoe", "switch", *ports, *options)
+        self.start("switch", "incmoe", "switch", *ports, *options, *self.options)
         self._wait("switch", ready.exists)
-        self.p4runtime = str(json.loads(ready.read_text())["grpc"])
+        self.up = json.loads(ready.read_text())
+        self.p4runtime = str(self.up["grpc"])
 
     def start_controller(self) -> None:
         """Start the rendezvous service for job `test`, and wait until it listens."""
@@ -63,7 +67,7 @@ class Cluster:
             + "".join(f"  - {{port: {port}}}\n" for port in ports)
         )
         serve = ["controller", "serve", str(job), "--listen", self.rendezvous]
-        self.start("controller", "incmoe", *serve)
+        self.start("controller", "incmoe", *serve, *self.options)
         self._wait("controller", lambda: accepts(self.rendezvous))
 
     def start_rank(self, rank: int, *, world_size: int | None = None, name: str = "") -> None:
@@ -102,9 +106,9 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, num_ranks: int) -> Iterator[Cluster]:
-    """Switch and controller up, no rank yet."""
-    made = Cluster(folder, num_ranks)
+def cluster(folder: Path, num_ranks: int, *options: str) -> Iterator[Cluster]:
+    """Switch and controller up, both with `options`, no rank yet."""
+    made = Cluster(folder, num_ranks, options=options)
     try:
         made.start_switch()
         made.start_controller()

@@ -7,19 +7,19 @@ call, and on an error one line: seconds since the last finished call, the error'
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
 import torch
 
+from host_agent.access import Access
 from host_agent.bands import Kind, Placement
 from host_agent.collectives import Geometry, Group, Layout
-from host_agent.endpoint import Endpoint
 from host_agent.errors import AgentError
 from host_agent.moe import InNetworkMoE, LocalExperts, Stages
-from host_agent.rendezvous import Join, RendezvousError, join
+from host_agent.rendezvous import RendezvousError
 from host_agent.session import Timers
-from host_agent.sockets import bound_socket
 
 HIDDEN, EXPERTS, TOP_K, INTERMEDIATE, TOKENS = 64, 8, 2, 16, 24
 DEADLINE_S = 3.0
@@ -56,15 +56,15 @@ def work(group: Group) -> None:
 def main(rendezvous: str, job: str, rank: int, world_size: int) -> int:
     """Join and work; 0 when the job ended with an error that has a name, 2 when joining failed."""
     torch.set_num_threads(1)
-    bound = bound_socket("127.0.0.1")
     layout = Layout(Placement.even(EXPERTS, world_size), Geometry(HIDDEN), Kind.ROUTED)
-    host, port = bound.getsockname()
-    request = Join(job, rank, world_size, host, port, "mtu1500", {"hidden": HIDDEN})
+    job_variables = {"INCMOE_CONTROLLER": rendezvous, "INCMOE_JOB": job}
+    access = Access.from_environment({**os.environ, **job_variables, "INCMOE_GEOMETRY": "mtu1500"})
+    fingerprint = {"hidden": HIDDEN}
     try:
-        with join(rendezvous, request) as membership:
-            session = membership.ticket.session(rank, layout.geometry.row, timers=TIMERS)
-            with Endpoint(session, layout.wanted(rank), bound=bound) as endpoint:
-                work(Group(endpoint, layout))
+        with access.take_seat(
+            rank, world_size, lambda _ticket: layout, fingerprint, timers=TIMERS
+        ) as seat:
+            work(seat.group)
     except RendezvousError as error:
         say(f"refused {error}")
         return 2

@@ -6,7 +6,8 @@ from __future__ import annotations
 import heapq
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 
@@ -15,12 +16,13 @@ import numpy as np
 from host_agent import wire
 from host_agent.session import Session
 from host_agent.transport import Core
-from host_agent.wire import Op
+from host_agent.wire import HEADER, HEADER_BYTES, Op
 from tests.transport.switch_model import Message
 from tests.transport.topologies import Geometry, Place, Topology, single
 
 Build = Callable[[int, Geometry, int, int], Topology]
 LATENCY_S = 0.001
+_OP_OFFSET = HEADER.fields["op"][1]  # type: ignore[index]
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,12 @@ class Faults:
 
     loss: float = 0.0
     duplicates: float = 0.0
+    corruption: float = 0.0  # one bit of a header is another one
     jitter_s: float = 0.0
     seed: int = 0
+    ops: Collection[Op] = tuple(Op)  # messages that this befalls
+    to_ranks: bool = True  # on links to ranks
+    to_switches: bool = True  # on links to switches
     lose: Callable[[Message, Place], bool] | None = None  # by what it is and where it goes
 
 
@@ -87,14 +93,29 @@ class FakeWire:
 
     def _fly(self, to: Place, datagram: bytes) -> None:
         faults, chance = self._faults, self._random
-        copies = 1 + (chance.random() < faults.duplicates)
+        spoiled = self._is_spoiled(to, datagram)
+        copies = 1 + (spoiled and chance.random() < faults.duplicates)
         for _ in range(copies):
-            lost = chance.random() < faults.loss
+            lost = spoiled and chance.random() < faults.loss
             if faults.lose is not None:
                 lost |= faults.lose(Message.decode(datagram), to)
-            delay = LATENCY_S + chance.random() * faults.jitter_s
+            delay = LATENCY_S + spoiled * chance.random() * faults.jitter_s
+            copy = self._corrupted(datagram) if spoiled else datagram
             if not lost:
-                heapq.heappush(self._flying, (self.now + delay, next(self._order), to, datagram))
+                heapq.heappush(self._flying, (self.now + delay, next(self._order), to, copy))
+
+    def _is_spoiled(self, to: Place, datagram: bytes) -> bool:
+        faults = self._faults
+        here = faults.to_ranks if to[0] == "rank" else faults.to_switches
+        return here and datagram[_OP_OFFSET] in faults.ops
+
+    def _corrupted(self, datagram: bytes) -> bytes:
+        if not self._faults.corruption or self._random.random() >= self._faults.corruption:
+            return datagram
+        bit = self._random.randrange(8 * HEADER_BYTES)
+        flipped = bytearray(datagram)
+        flipped[bit // 8] ^= 1 << bit % 8
+        return bytes(flipped)
 
     def _deliver(self) -> None:
         arrived: dict[int, list[bytes]] = defaultdict(list)
@@ -112,7 +133,8 @@ class FakeWire:
     def _receive(self, core: Core, datagrams: list[bytes]) -> None:
         for size, run in groupby(datagrams, key=len):
             messages = np.frombuffer(b"".join(run), np.uint8).reshape(-1, size)
-            core.receive(self.now, *wire.decode(messages))
+            with suppress(wire.WireError):  # as an endpoint does
+                core.receive(self.now, *wire.decode(messages))
         for datagram in datagrams:
             message = Message.decode(datagram)
             if message.op == Op.RESULT:

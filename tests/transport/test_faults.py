@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,6 +70,34 @@ def test_any_pattern_of_early_losses_is_repaired(losses: list[bool], num_slots: 
         faults=Faults(lose=lambda message, to: next(pattern, False)),
     )
     run(fake, Plan(num_bands=2, num_rows=min(num_slots, 2)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    op=st.sampled_from([Op.DISPATCH, Op.CONTRIB, Op.RESULT, Op.PULL, Op.STATUS]),
+    to_ranks=st.booleans(),
+    seed=st.integers(0, 1 << 16),
+)
+def test_one_kind_of_message_may_be_lost_half_the_time_in_one_direction(
+    op: Op, to_ranks: bool, seed: int
+) -> None:
+    others = Faults(loss=0.5, duplicates=0.1, jitter_s=0.01, seed=seed)
+    faults = replace(others, ops=(op,), to_ranks=to_ranks, to_switches=not to_ranks)
+    fake = FakeWire(session(timers=PATIENT), faults=faults)
+    run(fake, Plan(num_bands=2, num_rows=3, seed=seed))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1 << 16), build=st.sampled_from([single, tree]))
+def test_questions_and_answers_with_a_wrong_bit_harm_no_sum(seed: int, build: Any) -> None:
+    faults = Faults(corruption=0.3, ops=(Op.PULL, Op.STATUS, Op.PROBE), seed=seed)
+    losing = replace(faults, lose=_now_and_then(seed))
+    run(FakeWire(session(timers=PATIENT), faults=losing, build=build), Plan(seed=seed))
+
+
+def _now_and_then(seed: int) -> Any:
+    chance = random.Random(seed)
+    return lambda message, to: chance.random() < 0.1
 
 
 def _once(op: Op, **fields: int) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from host_agent.transport import Core, OutgoingBand
-from host_agent.wire import Op
+from host_agent.wire import Op, Status
 from tests.transport.fake_wire import FakeWire, Faults
 from tests.transport.sessions import session
 from tests.transport.switch_model import Message
@@ -101,6 +101,33 @@ def test_lost_contributions_do_not_wait_for_a_slow_member() -> None:
     fake = wire(first_copies(Op.CONTRIB, range(5, 42)))
     assert exchange(fake, slow_s=3.0) < 3.0 + 3 * PULL_AFTER_S
     assert fake.total("repeated_dispatches") == 0
+
+
+def test_a_member_says_unasked_that_a_row_was_overtaken() -> None:
+    # The window is smaller than what is to be sent: later rows come when the band is known of.
+    lost = first_copies(Op.DISPATCH, range(3, 4), to=("rank", 1))
+    fake = FakeWire(session(world_size=2, num_slots=24), faults=Faults(lose=lost))
+    run(fake, Plan(num_bands=8, num_rows=8))
+    assert fake.now < PULL_AFTER_S / 2
+    assert fake.total("pulls") == 0
+    assert fake.total("repeated_dispatches") == 1
+    assert [m.flags for m in fake.sent(Op.STATUS)] == [Status.LOST]
+
+
+def test_a_lost_header_is_asked_for_as_soon_as_a_later_one_has_overtaken_it() -> None:
+    fake = FakeWire(
+        session(world_size=2, num_slots=24),
+        faults=Faults(lose=first_copies(Op.DISPATCH, range(1), to=("rank", 1))),
+    )
+    run(fake, Plan(num_bands=8, num_rows=8))
+    assert fake.now < PULL_AFTER_S / 2
+
+
+@pytest.mark.parametrize(("loss", "limit_s"), [(0.01, 0.5), (0.05, 1.0)])
+def test_losses_that_are_seen_shorten_the_timers(loss: float, limit_s: float) -> None:
+    fake = FakeWire(session(num_slots=24), faults=Faults(loss=loss, seed=5))
+    run(fake, Plan(num_bands=12, num_rows=8, compute_s=(0.003,)))
+    assert PULL_AFTER_S / 4 < fake.now < limit_s
 
 
 def test_lost_results_are_asked_for_again() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from host_agent.errors import SessionError
-from host_agent.session import Pacing, RowFormat, Session, Timers
+from host_agent.session import BYTES, Pacing, RowFormat, Session, Timers
 from tests.transport.sessions import session
 
 
@@ -37,7 +37,8 @@ def test_what_does_not_fit_is_refused_with_value_and_limit(
     [
         (lambda: RowFormat(0, 1), "row_bytes is 0"),
         (lambda: RowFormat(1, 0), "num_values is 0"),
-        (lambda: RowFormat(1, 1, 8), r"lane_bits is 8, not in \(16, 32\)"),
+        (lambda: RowFormat(1, 1, 12), r"lane_bits is 12, not in \(16, 32, 8\)"),
+        (lambda: RowFormat(1, 100, BYTES), "100 bytes of a sum, they are added in chunks of 256"),
         (lambda: Timers(deadline_s=1.0), "deadline_s is 1.0, less than 4 times"),
         (lambda: Timers(pull_after_s=0.0), "pull_after_s is 0.0"),
         (lambda: Timers(pull_limit_s=0.1), "pull_limit_s is 0.1, less than pull_after_s 0.25"),

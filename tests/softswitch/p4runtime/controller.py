@@ -24,19 +24,20 @@ def key(which, a=0, b=0, c=0, result=0):
 
 
 class Controller:
-    """A primary controller that knows the test program's names."""
+    """A primary controller that knows a program's names."""
 
-    def __init__(self, switch):
+    def __init__(self, switch, json=JSON, p4info=P4INFO):
         self.switch = switch
+        self.files = str(p4info), str(json)
         self.client = P4RuntimeClient(DEVICE, switch.grpc_address, (0, 1))
-        self.info = text_format.Parse(P4INFO.read_text(), p4info_pb2.P4Info())
+        self.info = text_format.Parse(p4info.read_text(), p4info_pb2.P4Info())
 
     def id(self, kind, alias):
         [found] = [i for i in getattr(self.info, kind) if i.preamble.alias == alias]
         return found.preamble.id
 
     def set_pipeline(self):
-        self.client.set_fwd_pipe_config(str(P4INFO), str(JSON))
+        self.client.set_fwd_pipe_config(*self.files)
 
     def entry(self, table, matches=(), action=None, **fields):
         """`matches` are (field id, kind, its values); `action` is (alias, byte strings)."""

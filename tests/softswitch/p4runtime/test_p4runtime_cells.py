@@ -61,10 +61,28 @@ class TestGroups:
         assert [r[1] for r in ctl.refused((change, self.group(number, *replicas)))] == [code]
         assert ctl.read(self.group(0)) == [self.group(7, (1, 1))]
 
-    def test_clone_sessions_are_not_supported(self, ctl):
+    def test_a_clone_session_is_inserted_changed_read_and_deleted(self, ctl):
+        first = self.session(1, (2, 0), packet_length_bytes=60)
+        ctl.write((INSERT, first))
+        assert [r[1] for r in ctl.refused((INSERT, first))] == ["ALREADY_EXISTS"]
+        second = self.session(1, (2, 5), (3, 0), class_of_service=4)
+        ctl.write((MODIFY, second))
+        assert ctl.read(self.session(0)) == [second]
+        assert ctl.read(p4.Entity(packet_replication_engine_entry={})) == [second]
+        ctl.write((DELETE, self.session(1)))
+        assert ctl.read(self.session(0)) == []
+        assert [r[1] for r in ctl.refused((DELETE, second))] == ["NOT_FOUND"]
+
+    @staticmethod
+    def session(number, *replicas, **fields):
         entity = p4.Entity()
-        entity.packet_replication_engine_entry.clone_session_entry.session_id = 1
-        assert [r[1] for r in ctl.refused((INSERT, entity))] == ["UNIMPLEMENTED"]
+        session = entity.packet_replication_engine_entry.clone_session_entry
+        session.session_id = number
+        for port, instance in replicas:
+            session.replicas.add(egress_port=port, instance=instance)
+        for name, value in fields.items():
+            setattr(session, name, value)
+        return entity
 
 
 class TestCells:

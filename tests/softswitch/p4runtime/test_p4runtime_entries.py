@@ -196,7 +196,7 @@ class TestRefusals:
                     counter_data=p4.CounterData(packet_count=1),
                 ),
             ),
-            "meter": (MODIFY, p4.Entity(meter_entry=p4.MeterEntry(meter_id=1))),
+            "extern": (MODIFY, p4.Entity(extern_entry=p4.ExternEntry(extern_id=1))),
         }[name]
 
     @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ class TestRefusals:
             ("constant table", "PERMISSION_DENIED", "Receive.constant"),
             ("timeout", "UNIMPLEMENTED", "idle timeouts"),
             ("counter", "INVALID_ARGUMENT", "no direct counter"),
-            ("meter", "UNIMPLEMENTED", "meter_entry"),
+            ("extern", "UNIMPLEMENTED", "extern_entry"),
         ],
     )
     def test_the_code_and_the_message_say_why(self, ctl, name, code, text):

@@ -119,8 +119,8 @@ class TestPipeline:
         ):
             assert self.code(ctl.read, entity)[0] == "NOT_FOUND"
         assert self.code(ctl.read, p4.Entity())[0] == "INVALID_ARGUMENT"
-        meter = p4.Entity(meter_entry=p4.MeterEntry())
-        assert self.code(ctl.read, meter)[0] == "UNIMPLEMENTED"
+        extern = p4.Entity(extern_entry=p4.ExternEntry())
+        assert self.code(ctl.read, extern)[0] == "UNIMPLEMENTED"
 
     def test_the_api_version_is_that_of_the_messages(self, bare):
         assert bare.client.api_version() == "1.4.1"

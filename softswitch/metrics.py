@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch's statistics as metrics; counters of the program keep its names and indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ops.metrics import Metric
+
+DIRECTIONS = ("rx", "tx")
+UNITS = ("packets", "bytes")
+
+
+def collect(stats: Mapping[str, Any]) -> Iterator[Metric]:
+    """Yield what `Switch.stats` returned."""
+    ports = stats["ports"]
+    for unit in UNITS:
+        values = {
+            (port, ways): counts[f"{ways}_{unit}"]
+            for port, counts in ports.items()
+            for ways in DIRECTIONS
+        }
+        text = f"{unit} that crossed a port, with Ethernet headers"
+        yield Metric(f"incmoe_switch_port_{unit}_total", text, ("port", "direction"), values)
+    totals = {f"{ways}_{unit}" for ways in DIRECTIONS for unit in UNITS} | {"name"}
+    odd = {
+        (port, reason): num
+        for port, counts in ports.items()
+        for reason, num in counts.items()
+        if reason not in totals
+    }
+    yield Metric(
+        "incmoe_switch_port_events_total",
+        "frames that a port lost, refused or harmed, by reason",
+        ("port", "reason"),
+        odd,
+    )
+    for name, text in (
+        ("dropped", "frames that reached no port, by reason"),
+        ("faults", "packets that the program could not process, by reason"),
+    ):
+        reasons = {(reason,): num for reason, num in stats[name].items()}
+        yield Metric(f"incmoe_switch_{name}_packets_total", text, ("reason",), reasons)
+    for unit in UNITS:
+        cells = {
+            (counter, index): cell[unit]
+            for counter, indices in stats["counters"].items()
+            for index, cell in indices.items()
+        }
+        text = f"{unit} counted by the program, by counter and index"
+        yield Metric(f"incmoe_switch_program_{unit}_total", text, ("counter", "index"), cells)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Action profiles: members, groups, and entries that refer to them or have a set of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from p4.v1 import p4runtime_pb2
+
+from softswitch import ir
+from softswitch.p4info import P4Info, ProfileInfo, TableInfo
+from softswitch.p4runtime.matches import decode_action, decode_call, encode_action, encode_call
+from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.status import invalid, not_found
+from softswitch.state import (
+    ActionGroup,
+    ActionGroupUpdate,
+    ActionSet,
+    Change,
+    Choice,
+    MemberUpdate,
+    UseGroup,
+    UseMember,
+)
+
+
+def decode_choice(info: P4Info, table: TableInfo, given: p4runtime_pb2.TableAction) -> Choice:
+    """What an entry of the table does."""
+    kind = given.WhichOneof("type")
+    if kind is None:
+        raise invalid(f"an entry of table {table.name} needs an action")
+    if (kind == "action") != (table.profile is None):
+        has = "no action profile" if table.profile is None else "an action profile"
+        raise invalid(f"table {table.name} has {has}; {kind} given")
+    if kind == "action_profile_member_id":
+        return UseMember(given.action_profile_member_id)
+    if kind == "action_profile_group_id":
+        return UseGroup(given.action_profile_group_id)
+    if kind == "action_profile_action_set":
+        return _decode_set(info, table, given.action_profile_action_set)
+    return decode_action(info, table, given, is_default=False)
+
+
+def _decode_set(
+    info: P4Info, table: TableInfo, given: p4runtime_pb2.ActionProfileActionSet
+) -> ActionSet:
+    calls: list[ir.ActionCall] = []
+    for item in given.action_profile_actions:
+        if item.weight < 1:
+            raise invalid(f"a weight of {item.weight} in an action set of table {table.name}")
+        calls += [decode_call(info, table, item.action)] * item.weight
+    return ActionSet(tuple(calls))
+
+
+def encode_choice(info: P4Info, choice: Choice) -> p4runtime_pb2.TableAction:
+    match choice:
+        case ir.ActionCall():
+            return encode_action(info, choice)
+        case UseMember(member):
+            return p4runtime_pb2.TableAction(action_profile_member_id=member)
+        case UseGroup(group):
+            return p4runtime_pb2.TableAction(action_profile_group_id=group)
+        case ActionSet(calls):
+            out = p4runtime_pb2.TableAction()
+            for call, same in groupby(calls):
+                out.action_profile_action_set.action_profile_actions.add(
+                    action=encode_call(info, call), weight=len(list(same))
+                )
+            return out
+
+
+def decode_member(
+    info: P4Info, change: Change, given: p4runtime_pb2.ActionProfileMember
+) -> MemberUpdate:
+    profile = info.profiles.by_id(given.action_profile_id)
+    call = None
+    if change is not Change.DELETE:
+        if not profile.tables:
+            raise invalid(f"action profile {profile.name} belongs to no table")
+        call = decode_call(info, info.tables.by_id(profile.tables[0]), given.action)
+    return MemberUpdate(change, profile.name, given.member_id, call)
+
+
+def decode_group(
+    info: P4Info, change: Change, given: p4runtime_pb2.ActionProfileGroup
+) -> ActionGroupUpdate:
+    profile = info.profiles.by_id(given.action_profile_id)
+    weights: dict[int, int] = {}
+    for member in given.members:
+        if member.member_id in weights:
+            raise invalid(f"member {member.member_id} is twice in group {given.group_id}")
+        weights[member.member_id] = member.weight
+    value = ActionGroup(weights, given.max_size)
+    return ActionGroupUpdate(change, profile.name, given.group_id, value)
+
+
+def read_members(
+    pipeline: Pipeline, asked: p4runtime_pb2.ActionProfileMember
+) -> Iterator[p4runtime_pb2.ActionProfileMember]:
+    """One member, all of one profile, or all."""
+    for profile in _profiles(pipeline, asked.action_profile_id):
+        members = pipeline.state.snapshot.profiles[profile.name].members
+        if asked.member_id and asked.member_id not in members:
+            raise not_found(f"action profile {profile.name} has no member {asked.member_id}")
+        for number in [asked.member_id] if asked.member_id else sorted(members):
+            yield p4runtime_pb2.ActionProfileMember(
+                action_profile_id=profile.id,
+                member_id=number,
+                action=encode_call(pipeline.info, members[number]),
+            )
+
+
+def read_groups(
+    pipeline: Pipeline, asked: p4runtime_pb2.ActionProfileGroup
+) -> Iterator[p4runtime_pb2.ActionProfileGroup]:
+    """One group, all of one profile, or all."""
+    for profile in _profiles(pipeline, asked.action_profile_id):
+        groups = pipeline.state.snapshot.profiles[profile.name].groups
+        if asked.group_id and asked.group_id not in groups:
+            raise not_found(f"action profile {profile.name} has no group {asked.group_id}")
+        for number in [asked.group_id] if asked.group_id else sorted(groups):
+            out = p4runtime_pb2.ActionProfileGroup(
+                action_profile_id=profile.id, group_id=number, max_size=groups[number].max_size
+            )
+            for member, weight in groups[number].weights.items():
+                out.members.add(member_id=member, weight=weight)
+            yield out
+
+
+def _profiles(pipeline: Pipeline, number: int) -> list[ProfileInfo]:
+    profiles = pipeline.info.profiles
+    return [profiles.by_id(number)] if number else list(profiles)
