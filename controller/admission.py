@@ -50,23 +50,25 @@ def check_identity(job: Job, rank: int, client: str) -> None:
     if not 0 <= rank < job.world_size or client == job.ranks[rank].certificate:
         return  # what rank there is, is checked with everything else
     if job.ranks[rank].certificate:
-        raise RefusedError(f"job {job.name}: rank {rank} shows {_shown(client)}, not its own")
+        shown = f"a certificate of {client}" if client else "no certificate"
+        raise RefusedError(f"job {job.name}: rank {rank} shows {shown}, not its own")
 
 
 def check_operator(job: Job, client: str) -> None:
-    """Raise RefusedError where a caller who replaces ranks has no certificate, or a rank's.
+    """Raise RefusedError where a caller shows a rank's certificate: ranks do not replace ranks.
 
-    Anyone may where no rank of the job is told by its certificate.
+    Where ranks are told by certificates, so is an operator.
     """
-    of_ranks = {rank.certificate for rank in job.ranks} - {""}
-    if of_ranks and client in of_ranks | {""}:
+    if not client and any(rank.certificate for rank in job.ranks):
         raise RefusedError(
-            f"job {job.name}: who replaces ranks shows {_shown(client)}, an operator's is needed"
+            f"job {job.name}: a rank is replaced with an operator's certificate, there is none"
         )
-
-
-def _shown(client: str) -> str:
-    return f"a certificate of {client}" if client else "no certificate"
+    for number, rank in enumerate(job.ranks):
+        if client and client == rank.certificate:
+            raise RefusedError(
+                f"job {job.name}: {client} is the certificate of rank {number}, "
+                "a rank is replaced with an operator's"
+            )
 
 
 def shared_address(one: Join, other: Join) -> str:

@@ -4,9 +4,8 @@
 1. A switch takes an election id only once. So who opens a stream under an id made of a job's name
    is the only one to serve that job, as long as the stream, or the process, lives.
 2. `turn` is the claim to write: a controller reads, decides and writes before the next one does.
-3. Every role has its own election, so that a claim keeps out those of its own role only.
-4. Claims have ids up to TURN, below every writer's, which is the time: they never keep it out.
-5. A claim that breaks says that the switch has gone, perhaps to come back with nothing in it.
+3. Claims have ids up to TURN, below every writer's, which is the time: they never keep it out.
+4. A claim that breaks says that the switch has gone, perhaps to come back with nothing in it.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 from zlib import crc32
@@ -35,30 +35,31 @@ class ClaimedError(ControllerError):
     """Another controller has the claim."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A switch, and who the controller is to it: claims of one role do not see another's."""
+
+    address: str  # HOST:PORT or unix:PATH
+    device_id: int
+    credentials: Credentials = NOBODY
+
+
 class Claim:
     """The claim `election_id` on one switch, which `refusal` is the error of if it is taken.
 
     Raises ClaimedError or SwitchError. Given up at the end of a `with` block.
     """
 
-    def __init__(
-        self,
-        at: tuple[str, int],
-        election_id: int,
-        refusal: str,
-        *,
-        deadline_s: float,
-        credentials: Credentials = NOBODY,
-    ) -> None:
-        self.address, device_id = at
+    def __init__(self, place: Place, election_id: int, refusal: str, *, deadline_s: float) -> None:
+        self.address: Final = place.address
         self._answered = threading.Event()
         self._broken = threading.Event()
         self._error: grpc.RpcError | None = None
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._channel = open_channel(self.address, credentials.tls)
+        self._channel = open_channel(self.address, place.credentials.tls)
         stub = p4runtime_pb2_grpc.P4RuntimeStub(self._channel)
         replies = stub.StreamChannel(iter(self._requests.get, None), wait_for_ready=True)
-        self._requests.put(_arbitration(device_id, election_id, credentials.role))
+        self._requests.put(_arbitration(place, election_id))
         threading.Thread(target=self._listen, args=(replies,), name="claim", daemon=True).start()
         if not self._answered.wait(deadline_s):
             self.release()
@@ -105,29 +106,20 @@ class Claim:
         self.release()
 
 
-def claim_job(
-    at: tuple[str, int], job: str, *, deadline_s: float, credentials: Credentials = NOBODY
-) -> Claim:
+def claim_job(place: Place, job: str, *, deadline_s: float) -> Claim:
     """Return the claim to serve a job on a switch."""
-    refusal = f"job {job} is served by another controller at switch {at[0]}"
-    election_id = 1 + crc32(job.encode())
-    return Claim(at, election_id, refusal, deadline_s=deadline_s, credentials=credentials)
+    refusal = f"job {job} is served by another controller at switch {place.address}"
+    return Claim(place, 1 + crc32(job.encode()), refusal, deadline_s=deadline_s)
 
 
 @contextmanager
-def turn(
-    address: str, device_id: int, *, deadline_s: float, credentials: Credentials = NOBODY
-) -> Iterator[None]:
+def turn(place: Place, *, deadline_s: float) -> Iterator[None]:
     """Wait until no other controller writes to a switch, and keep them waiting meanwhile."""
     until = time.monotonic() + deadline_s
-    refusal = f"another controller has been writing to switch {address} for {deadline_s:g} s"
+    refusal = f"another controller has been writing to switch {place.address} for {deadline_s:g} s"
     while True:
         try:
-            claim = Claim(
-                *((address, device_id), TURN, refusal),
-                deadline_s=deadline_s,
-                credentials=credentials,
-            )
+            claim = Claim(place, TURN, refusal, deadline_s=deadline_s)
             break
         except ClaimedError:
             if time.monotonic() >= until:
@@ -137,10 +129,10 @@ def turn(
         yield
 
 
-def _arbitration(device_id: int, election_id: int, role: str) -> Any:
+def _arbitration(place: Place, election_id: int) -> Any:
     request = p4runtime_pb2.StreamMessageRequest()
-    request.arbitration.device_id = device_id
+    request.arbitration.device_id = place.device_id
+    if place.credentials.role:
+        request.arbitration.role.name = place.credentials.role
     request.arbitration.election_id.low = election_id
-    if role:
-        request.arbitration.role.name = role
     return request

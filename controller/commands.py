@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from controller.claim import turn
+from controller.claim import Place, turn
 from controller.deploy import Deployer, remove_job
 from controller.errors import ControllerError
 from controller.job_file import load_job
@@ -125,17 +125,15 @@ def _targets(args: argparse.Namespace, *, writes: bool) -> Iterator[Switch]:
         raise ControllerError("which switch? Give --switch HOST:PORT or a job file")
     credentials = credentials_of(args)
     for address, device_id, certificate in places:
-        shown = credentials.towards(certificate)
+        place = Place(address, device_id, credentials.towards(certificate))
         with ExitStack() as stack:
             if writes:
-                stack.enter_context(
-                    turn(address, device_id, deadline_s=args.deadline, credentials=shown)
-                )
+                stack.enter_context(turn(place, deadline_s=args.deadline))
             connected = Switch.connect(
                 address,
                 device_id=device_id,
                 writes=writes,
                 deadline_s=args.deadline,
-                credentials=shown,
+                credentials=place.credentials,
             )
             yield stack.enter_context(connected)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from controller.address import ip_text
 from controller.allocate import Holding, allocate, next_generation, taken_by
-from controller.claim import turn
+from controller.claim import Place, turn
 from controller.entries import Share, forward_entries, job_entries
 from controller.errors import ControllerError, SwitchError
 from controller.job import Job
+from controller.job import Switch as SwitchPlace
 from controller.session import DEADLINE_S, NOBODY, Credentials
 from controller.state import (
     Changes,
@@ -131,6 +132,11 @@ class Deployer:
                 raise SwitchError(switch.address, problem)
             switch.reconcile(held.entries.values(), scope=nothing)
 
+    def place(self, switch: SwitchPlace) -> Place:
+        """Return where a job's switch is, and who this controller is to it."""
+        credentials = self.credentials.towards(switch.certificate)
+        return Place(switch.grpc, switch.device_id, credentials)
+
     @contextmanager
     def _connected(
         self, job: Job, *, writes: bool = True, only: str = ""
@@ -138,15 +144,8 @@ class Deployer:
         chosen = {name: switch for name, switch in job.switches.items() if only in ("", name)}
         with ExitStack() as stack:
             if writes:  # in one order everywhere, so that two controllers cannot each have half
-                for switch in sorted(chosen.values(), key=lambda one: (one.grpc, one.device_id)):
-                    stack.enter_context(
-                        turn(
-                            switch.grpc,
-                            switch.device_id,
-                            deadline_s=self.deadline_s,
-                            credentials=self.credentials.towards(switch.certificate),
-                        )
-                    )
+                for one in sorted(chosen.values(), key=lambda one: (one.grpc, one.device_id)):
+                    stack.enter_context(turn(self.place(one), deadline_s=self.deadline_s))
             yield {
                 name: stack.enter_context(
                     Switch.connect(

@@ -80,8 +80,8 @@ class Job:
     ranks: tuple[Rank, ...]
     switches: Mapping[str, Switch]
     links: tuple[tuple[PortRef, PortRef], ...]
-    fingerprint: Mapping[str, object] = field(default_factory=dict)  # what every rank's must hold
     on_loss: OnLoss = OnLoss.FAIL
+    fingerprint: Mapping[str, object] = field(default_factory=dict)  # what every rank's must hold
 
     @property
     def world_size(self) -> int:

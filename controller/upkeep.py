@@ -15,7 +15,7 @@ from typing import Final
 from controller.claim import Claim, ClaimedError, claim_job
 from controller.deploy import Deployer, Installed
 from controller.errors import SwitchError
-from controller.job import Job, Switch
+from controller.job import Job
 from controller.state import SwitchState
 
 LOOK_S: Final = 0.5  # how long a look for a switch that is gone may take
@@ -33,9 +33,9 @@ class Upkeep:
     def claim(self) -> None:
         """Be the only controller that serves the job; raises ControllerError."""
         try:
-            for name, switch in self.job.switches.items():
+            for name in self.job.switches:
                 if name not in self._claims or self._claims[name].is_broken:
-                    self._claim(name, switch, self.deployer.deadline_s)
+                    self._claim(name, self.deployer.deadline_s)
         except Exception:
             self.release()
             raise
@@ -76,7 +76,7 @@ class Upkeep:
         restored = []
         for name in [name for name, claim in self._claims.items() if claim.is_broken]:
             try:
-                self._claim(name, self.job.switches[name], LOOK_S)
+                self._claim(name, LOOK_S)
             except ClaimedError:
                 raise
             except SwitchError:
@@ -91,10 +91,6 @@ class Upkeep:
             claim.release()
         self._claims.clear()
 
-    def _claim(self, name: str, switch: Switch, deadline_s: float) -> None:
-        self._claims[name] = claim_job(
-            (switch.grpc, switch.device_id),
-            self.job.name,
-            deadline_s=deadline_s,
-            credentials=self.deployer.credentials.towards(switch.certificate),
-        )
+    def _claim(self, name: str, deadline_s: float) -> None:
+        place = self.deployer.place(self.job.switches[name])
+        self._claims[name] = claim_job(place, self.job.name, deadline_s=deadline_s)

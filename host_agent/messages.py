@@ -59,6 +59,14 @@ class Ticket(Message):
         """The switch's address as a socket takes it."""
         return self.switch_host, self.switch_port
 
+    def check_whole(self, user: str) -> None:
+        """Raise RendezvousError, for `user`, where the job may go on without some of its ranks."""
+        if self.on_loss != OnLoss.FAIL:
+            raise RendezvousError(
+                f"{user} needs all ranks of its job, whose on_loss is {self.on_loss}, "
+                f"not {OnLoss.FAIL}"
+            )
+
     def session(
         self,
         rank: int,

@@ -10,16 +10,11 @@ from typing import Final, Self
 
 from host_agent.collectives import Group
 from host_agent.endpoint import Endpoint, Wanted
-from host_agent.errors import AgentError
-from host_agent.rendezvous import Membership, Notice, Ticket
+from host_agent.rendezvous import Membership, Notice
 from host_agent.session import OnLoss, Pacing, RowFormat, Timers
 
 DEFAULT_TIMERS: Final = Timers()
 DEFAULT_PACING: Final = Pacing()
-
-
-class SeatError(AgentError):
-    """A job that does not suit whoever joins it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +96,3 @@ def heed(endpoint: Endpoint, notice: Notice) -> None:
     endpoint.exclude(rank for rank in notice.gone if goes_on or rank == session.rank)
     if notice.ended:
         endpoint.end(notice.ended)
-
-
-def check_whole(ticket: Ticket, what: str) -> None:
-    """Raise SeatError where a job may go on without ranks, which `what` has no way to tell of."""
-    if OnLoss(ticket.on_loss) is not OnLoss.FAIL:
-        raise SeatError(
-            f"the job file says on_loss: {ticket.on_loss}, {what} needs all ranks for its sums: "
-            f"{OnLoss.FAIL} is needed"
-        )

@@ -19,7 +19,7 @@ from host_agent.c10d.announcement import wanted
 from host_agent.c10d.errors import CollectiveError
 from host_agent.endpoint import Endpoint
 from host_agent.rendezvous import Ticket
-from host_agent.seat import Connection, Terms, check_whole
+from host_agent.seat import Connection, Terms
 from host_agent.session import BYTES, RowFormat
 from host_agent.wire import CHUNK_BYTES
 
@@ -85,7 +85,7 @@ def seat_for(rank: int, size: int) -> Seat:
 
 def _terms(ticket: Ticket) -> Terms:
     """A sum is one packet. What is gathered goes in headers of bands: rows have an idle byte."""
-    check_whole(ticket, "torch.distributed")
+    ticket.check_whole("torch.distributed")
     return Terms(RowFormat(1, ticket.max_chunks * CHUNK_BYTES, BYTES), wanted)
 
 

@@ -42,7 +42,6 @@ from host_agent.dispatcher.rows import Received, Rows
 from host_agent.dispatcher.scaling import Scaling
 from host_agent.dispatcher.window import OpenCalls
 from host_agent.rendezvous import Ticket
-from host_agent.seat import check_whole
 
 __all__ = ["Buffer"]
 
@@ -84,7 +83,7 @@ class Buffer:
         placement = Placement.even(num_experts, world_size)
 
         def layout_of(ticket: Ticket) -> Layout:
-            check_whole(ticket, "an engine with experts of its own")
+            ticket.check_whole("a dispatcher's buffer")
             return taken.layout(placement, hidden, row_type, ticket.max_chunks)
 
         fingerprint = {"experts": num_experts, "hidden": hidden, "row": row_type.name}

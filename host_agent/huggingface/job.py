@@ -82,6 +82,7 @@ class Job:
         )
 
     def _layout(self, ticket: Ticket) -> Layout:
+        ticket.check_whole("a model whose ranks all compute the same")
         shape = self.place.shape
         placement = Placement.even(shape.num_experts, self.place.world_size)
         return self.access.layout(placement, shape.hidden, shape.row_type, ticket.max_chunks)

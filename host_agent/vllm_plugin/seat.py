@@ -21,7 +21,7 @@ from host_agent.collectives.geometry import ROW_TYPES
 from host_agent.errors import AgentError
 from host_agent.moe import Stages
 from host_agent.rendezvous import RendezvousError, Ticket
-from host_agent.seat import Seat, check_whole
+from host_agent.seat import Seat
 from host_agent.session import Timers
 from host_agent.vllm_plugin.choice import Choice, ChoiceError
 
@@ -109,8 +109,7 @@ def _new(asked: Asked) -> Taken:
 
 
 def _layout(asked: Asked, access: Access, ticket: Ticket) -> Layout:
-    if asked.choice == Choice.COMMUNICATOR:
-        check_whole(ticket, f"vLLM's {asked.choice}")
+    ticket.check_whole("vLLM")
     static = asked.choice == Choice.COMMUNICATOR or access.mode == Kind.STATIC
     row_type = ROW_TYPES[asked.dtype]
     geometry = (

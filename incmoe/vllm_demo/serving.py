@@ -34,7 +34,7 @@ ENGINE: Final = {
     "max_num_batched_tokens": 1024,
     "max_num_seqs": 32,
     # Each engine computes in its own process. vLLM's CPU platform takes "uni" for "mp", whose
-    # workers look for work without a pause: more of them than cores keep each other from working.
+    # workers look for work without a pause: more than there are cores starve each other.
     "distributed_executor_backend": "vllm.v1.executor.uniproc_executor.UniProcExecutor",
 }
 _PROBE: Final = """

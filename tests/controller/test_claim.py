@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.claim import Claim, ClaimedError, claim_job
+from controller.claim import Claim, ClaimedError, Place, claim_job
 from controller.errors import SwitchError
 from controller.switch import Switch
 from tests.controller.servers import Running
@@ -13,7 +13,7 @@ from tests.ports import free_tcp_port
 
 
 def claim(server: Running, job: str) -> Claim:
-    return claim_job((server.grpc, server.device_id), job, deadline_s=5)
+    return claim_job(Place(server.grpc, server.device_id), job, deadline_s=5)
 
 
 def test_a_job_can_be_claimed_once_and_again_when_released(address: str, server: Running) -> None:
@@ -38,4 +38,4 @@ def test_a_claim_keeps_nobody_from_writing(address: str, server: Running) -> Non
 def test_a_switch_that_is_not_there_is_named() -> None:
     address = f"127.0.0.1:{free_tcp_port()}"
     with pytest.raises(SwitchError, match=f"switch {address}: no answer within 0.2 s"):
-        claim_job((address, 0), "a", deadline_s=0.2)
+        claim_job(Place(address, 0), "a", deadline_s=0.2)

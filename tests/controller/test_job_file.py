@@ -87,7 +87,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("job", "de mo", "job: 'de mo' is not a name"),
     ("job", ..., "job: missing"),
     (
-        *("jobs", 1),
+        "jobs",
+        1,
         "jobs: unknown key; known are fingerprint, geometry, job, links, on_loss, ranks, segments",
     ),
     ("on_loss", "go on", "on_loss: 'go on' is not one of fail, degrade"),

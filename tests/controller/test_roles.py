@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from controller import tables
-from controller.claim import ClaimedError, claim_job
+from controller.claim import ClaimedError, Place, claim_job
 from controller.deploy import Deployer
 from controller.errors import SwitchError
 from controller.job_file import parse_job
@@ -76,13 +76,14 @@ def test_two_roles_have_a_primary_each(server: Embedded) -> None:
 
 
 def test_a_job_is_claimed_once_in_each_role(server: Embedded) -> None:
-    at = server.grpc, 1
-    tenant, doorkeeper = (Credentials(role=role) for role in ("tenant", "doorkeeper"))
-    with claim_job(at, "demo", deadline_s=5.0, credentials=tenant):
-        with claim_job(at, "demo", deadline_s=5.0, credentials=doorkeeper):
+    tenant, doorkeeper = (
+        Place(server.grpc, 1, Credentials(role=role)) for role in ("tenant", "doorkeeper")
+    )
+    with claim_job(tenant, "demo", deadline_s=5.0):
+        with claim_job(doorkeeper, "demo", deadline_s=5.0):
             pass
         with pytest.raises(ClaimedError):
-            claim_job(at, "demo", deadline_s=5.0, credentials=tenant)
+            claim_job(tenant, "demo", deadline_s=5.0)
 
 
 def test_a_role_that_may_not_load_a_program_is_denied(server: Embedded) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.claim import ClaimedError, claim_job
+from controller.claim import ClaimedError, Place, claim_job
 from controller.deploy import Deployer
 from controller.errors import SwitchError
 from controller.job import Job
@@ -19,7 +19,8 @@ from controller.rendezvous import Rendezvous
 from controller.service import serve
 from controller.session import Credentials
 from controller.switch import Switch
-from host_agent.rendezvous import Join, Leave, Left, RendezvousError, _call, join
+from host_agent.messages import Join, Leave, Left, RendezvousError
+from host_agent.rendezvous import _call, join
 from host_agent.rendezvous import replace as replace_rank
 from ops.tls import Tls
 from softswitch.p4runtime.roles import Role, Roles
@@ -78,15 +79,17 @@ def test_the_name_in_a_switchs_certificate_counts(switch: Embedded, authority: A
 
 
 def test_a_claim_shows_the_controllers_certificate(switch: Embedded, authority: Authority) -> None:
-    at = switch.grpc, switch.device_id
-    ours, rank = (Credentials(authority.issue(name)) for name in ("controller", "rank0"))
-    with claim_job(at, "a", deadline_s=5.0, credentials=ours):
+    ours, ranks, nobodys = (
+        Place(switch.grpc, switch.device_id, Credentials(tls))
+        for tls in (authority.issue("controller"), authority.issue("rank0"), None)
+    )
+    with claim_job(ours, "a", deadline_s=5.0):
         with pytest.raises(ClaimedError, match="job a is served by another controller"):
-            claim_job(at, "a", deadline_s=5.0, credentials=ours)
+            claim_job(ours, "a", deadline_s=5.0)
         with pytest.raises(SwitchError, match=r"controller's stream: StatusCode\.PERM"):
-            claim_job(at, "b", deadline_s=5.0, credentials=rank)
+            claim_job(ranks, "b", deadline_s=5.0)
         with pytest.raises(SwitchError, match="no answer within 1 s"):
-            claim_job(at, "b", deadline_s=1.0)
+            claim_job(nobodys, "b", deadline_s=1.0)
 
 
 class Service:
@@ -135,22 +138,6 @@ def test_ranks_that_the_job_names_join(service: Service, authority: Authority) -
     assert standing.events == {"joined": 2, "installed": 1, "refused": 1, "left": 2, "removed": 1}
 
 
-def test_ranks_are_replaced_by_an_operator_and_by_no_rank(
-    service: Service, authority: Authority
-) -> None:
-    with ThreadPoolExecutor(NUM_RANKS) as pool:
-        tls = [authority.issue(f"rank{rank}") for rank in range(NUM_RANKS)]
-        members = list(pool.map(service.join, range(NUM_RANKS), tls))
-    with pytest.raises(RendezvousError, match="who replaces ranks shows a certificate of rank1"):
-        replace_rank(service.address, "demo", 0, tls=tls[1])
-    done = replace_rank(service.address, "demo", 0, tls=authority.issue("operator"))
-    assert done.generation == members[0].ticket.generation
-    for member in members:
-        member.leave()
-    (standing,) = service.rendezvous.standings()
-    assert {"expelled": 1, "refused": 1}.items() <= standing.events.items()
-
-
 @pytest.mark.parametrize("who", ["rank1", "controller"])
 def test_another_ranks_certificate_is_refused(
     service: Service, authority: Authority, who: str
@@ -186,5 +173,25 @@ def test_a_plain_rendezvous_refuses_ranks_that_must_show_one(authority: Authorit
     request = Join("demo", 0, NUM_RANKS, "127.0.0.1", 5001, "mtu1500", {})
     with pytest.raises(RendezvousError, match="rank 0 shows no certificate, not its own"):
         join(f"127.0.0.1:{port}", request, timeout_s=3.0)
+    with pytest.raises(RendezvousError, match="replaced with an operator's certificate"):
+        replace_rank(f"127.0.0.1:{port}", "demo", 0, timeout_s=3.0)
     rendezvous.stop()
     server.stop(0).wait()
+
+
+def test_a_rank_is_replaced_by_an_operator_and_by_no_rank(
+    service: Service, authority: Authority
+) -> None:
+    with ThreadPoolExecutor(NUM_RANKS) as pool:
+        tls = [authority.issue(f"rank{rank}") for rank in range(NUM_RANKS)]
+        members = list(pool.map(service.join, range(NUM_RANKS), tls))
+    generation = members[0].ticket.generation
+    with pytest.raises(RendezvousError, match="rank1 is the certificate of rank 1"):
+        replace_rank(service.address, "demo", 0, tls=tls[1])
+    assert members[1].notice.gone == ()
+    operator = authority.issue("operator")
+    assert replace_rank(service.address, "demo", 0, tls=operator).generation == generation
+    (standing,) = service.rendezvous.standings()
+    assert {"expelled": 1, "refused": 1}.items() <= standing.events.items()
+    for member in members:
+        member.leave()
