@@ -55,7 +55,14 @@ def check_identity(job: Job, rank: int, client: str) -> None:
 
 
 def check_operator(job: Job, client: str) -> None:
-    """Raise RefusedError where a caller shows a rank's certificate: ranks do not replace ranks."""
+    """Raise RefusedError where a caller shows a rank's certificate: ranks do not replace ranks.
+
+    Where ranks are told by certificates, so is an operator.
+    """
+    if not client and any(rank.certificate for rank in job.ranks):
+        raise RefusedError(
+            f"job {job.name}: a rank is replaced with an operator's certificate, there is none"
+        )
     for number, rank in enumerate(job.ranks):
         if client and client == rank.certificate:
             raise RefusedError(

@@ -135,11 +135,13 @@ class Meeting:
     def _degrades(self) -> bool:
         return self.job.on_loss is OnLoss.DEGRADE
 
-    def expel(self, ranks: Iterable[int]) -> None:
-        """Ranks are gone for good."""
+    def expel(self, ranks: Iterable[int]) -> list[int]:
+        """Ranks are gone for good; return those that were not before, ascending."""
         here = set(ranks) & set(range(self.job.world_size))
+        new = sorted(here - self.expelled)
         self.expelled |= here
         self.gone |= here
+        return new
 
     def presume_lost(self, rank: int) -> None:
         """Another process joins as `rank`: if that does not watch, it ended without a word.
@@ -149,13 +151,16 @@ class Meeting:
         if rank not in self.watching and not self._degrades:
             self.lose(rank)
 
-    def report(self, rank: int, lost: Iterable[int]) -> None:
-        """A rank awaits something of others that are silent; raises RefusedError."""
+    def report(self, rank: int, lost: Iterable[int]) -> list[int]:
+        """A rank awaits something of others that are silent; return who is expelled for it.
+
+        Raises RefusedError.
+        """
         if not self._degrades:
             raise RefusedError(f"job {self.job.name} does not go on without ranks it has lost")
         if rank in self.expelled:
             raise RefusedError(f"job {self.job.name}: rank {rank} is itself no longer of the job")
-        self.expel(lost)
+        return self.expel(lost)
 
     def lose(self, rank: int) -> None:
         """A rank's process is gone, as far as can be seen."""
@@ -248,6 +253,16 @@ class Roster:
         gathers = self.next is not None and self.next.stage is Stage.GATHERING
         waiting = self.next.joins if self.next is not None and gathers else ()
         return Notice(tuple(sorted(meeting.gone)), meeting.ended, tuple(sorted(waiting)))
+
+    @property
+    def runs(self) -> bool:
+        """Whether the job runs."""
+        return self.current is not None and self.current.stage is Stage.RUNNING
+
+    def of_generation(self, generation: int) -> Meeting | None:
+        """Return the current meeting if it has this generation."""
+        current = self.current
+        return current if current is not None and current.generation == generation else None
 
     def meetings(self) -> Iterator[Meeting]:
         """Yield the meetings that have not ended."""

@@ -8,7 +8,8 @@ from typing import Final
 
 from controller import tables
 from controller.errors import SwitchError
-from controller.rendezvous import EVENTS, Rendezvous, Standing
+from controller.journal import EVENTS, Standing
+from controller.rendezvous import Rendezvous
 from controller.session import Credentials
 from controller.switch import Count, Switch
 from ops.metrics import Metric

@@ -10,15 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from controller.admission import check_identity, check_operator
-from controller.deploy import Deployer, Installed
+from controller.deploy import Deployer
 from controller.errors import ControllerError, RefusedError
 from controller.job import Job
+from controller.journal import Journal, Standing
 from controller.meeting import Meeting, Roster, Stage
 from controller.upkeep import Upkeep
 from host_agent.messages import (
@@ -40,18 +39,6 @@ POLL_S: Final = 0.5  # how soon a call whose client is gone is noticed, if gRPC 
 log: Final = logging.getLogger(__name__)
 
 Alive = Callable[[], bool]  # whether the client of a call is still there
-EVENTS: Final = ("joined", "refused", "installed", "left", "lost", "removed")
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A job as it stands: `generation` 0 while it does not run, `joined` to the next one."""
-
-    job: Job
-    generation: int
-    gone: int
-    joined: int
-    events: Mapping[str, int]  # so far, by EVENTS
 
 
 class Rendezvous:
@@ -61,12 +48,11 @@ class Rendezvous:
         self, jobs: Mapping[str, Job], deployer: Deployer, *, timeout_s: float = JOIN_TIMEOUT_S
     ) -> None:
         self._rosters: Final = {name: Roster(job, timeout_s) for name, job in jobs.items()}
-        self._deployer: Final = deployer
         self._upkeep: Final = {name: Upkeep(job, deployer) for name, job in jobs.items()}
         self._switches: Final = threading.Lock()
         self._changed: Final = threading.Condition()
         self._stopped: Final = threading.Event()
-        self._events: Final[Counter[tuple[str, str]]] = Counter()  # by job and name
+        self._journal: Final = Journal()
         threading.Thread(target=self._tend, name="rendezvous-tend", daemon=True).start()
 
     def join(self, join: Join, alive: Alive) -> Ticket:
@@ -76,9 +62,9 @@ class Rendezvous:
             running = roster.current
             try:
                 meeting = roster.join(join, time.monotonic())
-                self._note("joined", join.job, rank=join.rank, host=join.host)
+                self._journal.note("joined", join.job, rank=join.rank, host=join.host)
             except RefusedError as error:
-                self._note("refused", join.job, rank=join.rank, reason=str(error))
+                self._journal.note("refused", join.job, rank=join.rank, reason=str(error))
                 raise
             finally:
                 self._changed.notify_all()
@@ -104,8 +90,8 @@ class Rendezvous:
                 self._changed.wait(POLL_S)
             meeting.answered(watch.rank, time.monotonic())
             if not alive():
-                if watch.rank not in meeting.left:
-                    self._note("lost", watch.job, rank=watch.rank, generation=watch.generation)
+                if watch.rank not in meeting.left | meeting.expelled:
+                    self._note_lost(meeting, [watch.rank])
                 meeting.lose(watch.rank)
                 self._changed.notify_all()
             return roster.notice(meeting)
@@ -118,7 +104,7 @@ class Rendezvous:
             with self._changed:
                 meeting.check_rank(leave.rank)
                 meeting.leave(leave.rank)
-                self._note("left", leave.job, rank=leave.rank, generation=leave.generation)
+                self._journal.note("left", leave.job, rank=leave.rank, generation=leave.generation)
                 self._changed.notify_all()
             self._clear(roster, meeting)
         return Left()
@@ -131,7 +117,8 @@ class Rendezvous:
             raise RefusedError(_not_installed(report.job, report.generation))
         with self._changed:
             meeting.check_rank(report.rank)
-            meeting.report(report.rank, report.lost)
+            new = meeting.report(report.rank, report.lost)
+            self._note_expelled(meeting, new, f"silent to rank {report.rank}")
             self._changed.notify_all()
         return Reported()
 
@@ -140,27 +127,28 @@ class Rendezvous:
         roster = self._roster(replace.job)
         with self._changed:
             meeting = roster.current
-            if meeting is None or not _runs(roster):
+            if meeting is None or not roster.runs:
                 raise RefusedError(
                     f"job {replace.job} does not run: its ranks can join as they are"
                 )
             meeting.check_rank(replace.rank)
-            meeting.expel([replace.rank])
+            new = meeting.expel([replace.rank])
+            self._note_expelled(meeting, new, "replaced by the operator")
             self._changed.notify_all()
             return Replaced(meeting.generation)
 
     def check_identity(self, message: Message, client: str) -> None:
-        """Raise RefusedError where a caller is not the rank it says; `client`: its certificate."""
-        assert isinstance(message, Join | Watch | Leave | Report | Replace)
-        roster = self._roster(message.job)
+        """Raise RefusedError where a caller is not who it says; `client`: its certificate."""
+        assert isinstance(message, Join | Watch | Report | Leave | Replace)
+        job = self._roster(message.job).job
         try:
             if isinstance(message, Replace):
-                check_operator(roster.job, client)
+                check_operator(job, client)
             else:
-                check_identity(roster.job, message.rank, client)
+                check_identity(job, message.rank, client)
         except RefusedError as error:
             with self._changed:
-                self._note("refused", message.job, rank=message.rank, reason=str(error))
+                self._journal.note("refused", job.name, rank=message.rank, reason=str(error))
             raise
 
     def wake(self) -> None:
@@ -173,14 +161,14 @@ class Rendezvous:
         self._stopped.set()
         with self._switches:
             with self._changed:
-                running = [r for r in self._rosters.values() if _runs(r)]
+                running = [roster for roster in self._rosters.values() if roster.runs]
                 for roster in self._rosters.values():
                     for meeting in roster.meetings():
                         meeting.end(f"job {roster.job.name}: the controller stopped")
                 self._changed.notify_all()
             try:
                 for roster in running:
-                    self._deployer.remove(roster.job)
+                    self._upkeep[roster.job.name].remove()
             finally:
                 for upkeep in self._upkeep.values():
                     upkeep.release()
@@ -195,28 +183,21 @@ class Rendezvous:
         with self._switches:
             problem = ""
             try:
-                installed = self._installed(meeting)
+                job = meeting.job.with_endpoints(meeting.endpoints())
+                installed = self._upkeep[job.name].install(job)
             except Exception as error:  # whatever it is, the other ranks must not wait for ever
                 problem = str(error)
                 if not isinstance(error, ControllerError):
                     log.exception("installing job %s", meeting.job.name)
             with self._changed:
                 if problem:
-                    if not _runs(roster):
+                    if not roster.runs:
                         self._upkeep[roster.job.name].release()
                     meeting.end(f"job {meeting.job.name} could not be installed: {problem}")
                 elif meeting.stage is Stage.INSTALLING:
                     roster.started(meeting, installed, time.monotonic())
-                    self._note("installed", meeting.job.name, generation=meeting.generation)
+                    self._journal.note("installed", meeting.job.name, generation=meeting.generation)
                 self._changed.notify_all()
-
-    def _installed(self, meeting: Meeting) -> Installed:
-        upkeep = self._upkeep[meeting.job.name]
-        upkeep.claim()
-        job = meeting.job.with_endpoints(meeting.endpoints())
-        installed = self._deployer.install(job, renew=True)
-        upkeep.note()
-        return installed
 
     def _await_ticket(self, roster: Roster, meeting: Meeting, rank: int, alive: Alive) -> Ticket:
         with self._changed:
@@ -234,24 +215,14 @@ class Rendezvous:
     def _find(self, roster: Roster, generation: int) -> Meeting | None:
         """Return the running meeting of a generation; the switches know it after a restart."""
         with self._changed:
-            if _runs(roster):
-                return _of_generation(roster, generation)
+            if roster.runs:
+                return roster.of_generation(generation)
         with self._switches:
-            found = self._deployer.find(roster.job)
-            held = {job.generation for job in found.values()}
-            if len(found) == len(roster.job.switches) and held == {generation}:
-                self._adopt(roster, generation)
+            adopted = self._upkeep[roster.job.name].adopt(generation)
             with self._changed:
-                return _of_generation(roster, generation)
-
-    def _adopt(self, roster: Roster, generation: int) -> None:
-        """Serve a job that an earlier controller put on the switches; raises ControllerError."""
-        upkeep = self._upkeep[roster.job.name]
-        upkeep.claim()
-        upkeep.note()
-        with self._changed:
-            if not _runs(roster):
-                roster.adopt(generation, time.monotonic())
+                if adopted and not roster.runs:
+                    roster.adopt(generation, time.monotonic())
+                return roster.of_generation(generation)
 
     def _tend(self) -> None:
         """Give restarted switches what they had; clear the jobs that no rank has come back to."""
@@ -259,7 +230,7 @@ class Rendezvous:
             for roster in self._rosters.values():
                 with self._changed:
                     meeting = roster.current
-                    abandoned = meeting is not None and self._tended(roster, meeting)
+                    abandoned = meeting is not None and self._tended(meeting)
                     self._changed.notify_all()
                 if meeting is not None and abandoned:
                     self._clear_unheard(roster, meeting)
@@ -276,14 +247,16 @@ class Rendezvous:
                     meeting.end(f"job {roster.job.name}: {error}")
                     self._changed.notify_all()
                 return
-            if restored:
-                log.warning("job %s: given again to %s", roster.job.name, ", ".join(restored))
+            for switch in restored:
+                generation = meeting.generation
+                self._journal.note(
+                    "restored", roster.job.name, switch=switch, generation=generation
+                )
 
-    def _tended(self, roster: Roster, meeting: Meeting) -> bool:
+    def _tended(self, meeting: Meeting) -> bool:
         gone = set(meeting.gone)
         abandoned = meeting.tend(time.monotonic())
-        for rank in meeting.gone - gone:
-            self._note("lost", roster.job.name, rank=rank, generation=meeting.generation)
+        self._note_lost(meeting, meeting.gone - gone)
         return abandoned
 
     def _clear_unheard(self, roster: Roster, meeting: Meeting) -> None:
@@ -305,32 +278,25 @@ class Rendezvous:
                 if roster.current is not meeting:
                     return
                 roster.current = None
-            try:
-                self._deployer.remove(roster.job)
-            finally:
-                self._upkeep[roster.job.name].release()
-            self._note("removed", roster.job.name, generation=meeting.generation)
+            self._upkeep[roster.job.name].remove()
+            generation = meeting.generation
+            self._journal.note("removed", roster.job.name, generation=generation)
 
     def standings(self) -> list[Standing]:
         """Return how every job stands now."""
         with self._changed:
-            return [self._standing(name, roster) for name, roster in self._rosters.items()]
+            return [self._journal.standing(roster) for roster in self._rosters.values()]
 
-    def _standing(self, name: str, roster: Roster) -> Standing:
-        current, gathers = roster.current, roster.next
-        running = current if current is not None and current.stage is Stage.RUNNING else None
-        return Standing(
-            job=roster.job,
-            generation=running.generation if running else 0,
-            gone=len(running.gone) if running else 0,
-            joined=len(gathers.joins) if gathers and gathers.stage is not Stage.ENDED else 0,
-            events={event: num for (job, event), num in self._events.items() if job == name},
-        )
+    def _note_lost(self, meeting: Meeting, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            self._journal.note("lost", meeting.job.name, rank=rank, generation=meeting.generation)
 
-    def _note(self, event: str, job: str, **fields: object) -> None:
-        self._events[job, event] += 1
-        told = ", ".join(f"{name} {value}" for name, value in fields.items())
-        log.info("job %s: %s (%s)", job, event, told, extra={"event": event, "job": job, **fields})
+    def _note_expelled(self, meeting: Meeting, ranks: Iterable[int], reason: str) -> None:
+        for rank in ranks:
+            generation = meeting.generation
+            self._journal.note(
+                *("expelled", meeting.job.name), rank=rank, generation=generation, reason=reason
+            )
 
 
 def _is_quiet(roster: Roster, meeting: Meeting, watch: Watch) -> bool:
@@ -339,12 +305,3 @@ def _is_quiet(roster: Roster, meeting: Meeting, watch: Watch) -> bool:
 
 def _not_installed(job: str, generation: int) -> str:
     return f"job {job} is not installed under generation {generation}"
-
-
-def _runs(roster: Roster) -> bool:
-    return roster.current is not None and roster.current.stage is Stage.RUNNING
-
-
-def _of_generation(roster: Roster, generation: int) -> Meeting | None:
-    current = roster.current
-    return current if current is not None and current.generation == generation else None

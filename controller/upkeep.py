@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the jobs a controller serves on their switches while they run; starts and ends none.
+"""Keeps the jobs a controller serves on their switches while they run; knows no rank.
 
 1. A job is claimed on all its switches before it is installed, and as long as it is served.
 2. What its switches hold then is noted. A switch that goes and comes back empty is given it again,
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller.claim import Claim, ClaimedError, claim_job
-from controller.deploy import Deployer
+from controller.deploy import Deployer, Installed
 from controller.errors import SwitchError
 from controller.job import Job
 from controller.state import SwitchState
@@ -39,6 +39,30 @@ class Upkeep:
         except Exception:
             self.release()
             raise
+
+    def install(self, job: Job) -> Installed:
+        """Put the job, its ranks' addresses known, on its switches; raises ControllerError."""
+        self.claim()
+        installed = self.deployer.install(job, renew=True)
+        self.note()
+        return installed
+
+    def adopt(self, generation: int) -> bool:
+        """Serve the job if an earlier controller put it on all switches; raises ControllerError."""
+        found = self.deployer.find(self.job)
+        held = {job.generation for job in found.values()}
+        if len(found) != len(self.job.switches) or held != {generation}:
+            return False
+        self.claim()
+        self.note()
+        return True
+
+    def remove(self) -> None:
+        """Take the job off its switches, and serve it no longer; raises ControllerError."""
+        try:
+            self.deployer.remove(self.job)
+        finally:
+            self.release()
 
     def note(self) -> None:
         """Note what the switches hold of the job; raises SwitchError."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a process takes part in a job: what its environment says, and its seat once it has joined.
+"""How a process takes part in a job: what its environment says, and how it joins.
 
 Every integration with an engine reads the same variables, `VARIABLES`.
 """
@@ -13,16 +13,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from host_agent.bands import Kind, Placement, RowType
 from host_agent.collectives import Geometry, Group, Layout
-from host_agent.endpoint import Endpoint, Wanted
+from host_agent.endpoint import Endpoint
 from host_agent.errors import AgentError
 from host_agent.metrics import served_by_rank
-from host_agent.rendezvous import Join, Membership, Notice, Ticket, join
-from host_agent.session import LANE_BITS, OnLoss, Pacing, RowFormat, Timers
+from host_agent.rendezvous import Join, Ticket, join
+from host_agent.seat import Connection, Seat, Terms, heed
+from host_agent.session import LANE_BITS, Pacing, Timers
 from host_agent.sockets import bound_socket
 from ops import logs
 from ops.metrics import MetricsError, parse_address
@@ -47,7 +47,6 @@ TLS_FILES: Final = ("CERT", "KEY", "CA")
 DEFAULT_JOB, DEFAULT_HOST = "incmoe", "127.0.0.1"
 MODES: Final = {"static": Kind.STATIC, "routed": Kind.ROUTED}
 DEFAULT_TIMERS: Final = Timers()
-DEFAULT_PACING: Final = Pacing()
 log: Final = logging.getLogger(__name__)
 
 
@@ -157,7 +156,7 @@ class Access:
             endpoint = stack.enter_context(
                 Endpoint(session, terms.wanted, bound=bound, report=membership.report)
             )
-            membership.follow(partial(_heed, endpoint))
+            membership.follow(partial(heed, endpoint))
             endpoint.check_switch()
             told = {"job": self.job, "rank": rank, "generation": session.generation}
             log.info("rank %d has joined job %s", rank, self.job, extra=told)
@@ -166,87 +165,6 @@ class Access:
                 where = stack.enter_context(served_by_rank(self.metrics, self.job, endpoint))
                 log.info("metrics of rank %d at %s", rank, where, extra=told | {"metrics": where})
             return Connection(membership, endpoint, stack.pop_all())
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What rows are, which of them a rank wants (see Endpoint), how they are moved."""
-
-    row: RowFormat
-    wanted: Wanted
-    timers: Timers = DEFAULT_TIMERS
-    pacing: Pacing = DEFAULT_PACING
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Connection:
-    """A rank that has joined. Leaves at the end of a `with` block, at once after an error."""
-
-    membership: Membership
-    endpoint: Endpoint
-    _stack: ExitStack
-
-    def close(self) -> None:
-        """Leave in order: the endpoint, the job."""
-        self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Seat:
-    """A rank that has joined. Leaves at the end of a `with` block, at once after an error."""
-
-    membership: Membership
-    endpoint: Endpoint
-    group: Group
-    _stack: ExitStack
-
-    def is_outdated(self) -> bool:
-        """Return whether a rank waits for the job's next generation; a call of all ranks.
-
-        Then close the seat, and take one anew.
-        """
-        waits = bytes([bool(self.membership.notice.waiting)])
-        return b"\1" in self.group.exchange(waits)
-
-    def close(self) -> None:
-        """Leave in order: the group, its endpoint, the job."""
-        self.__exit__(None, None, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if error is not None:
-                self.group.fail(error)
-            self.group.close()
-        finally:
-            self._stack.__exit__(kind, error, trace)
-
-
-def _heed(endpoint: Endpoint, notice: Notice) -> None:
-    """Do what the controller says of who is gone, and of the job's end."""
-    session = endpoint.session
-    goes_on = session.on_loss is OnLoss.DEGRADE
-    endpoint.exclude(rank for rank in notice.gone if goes_on or rank == session.rank)
-    if notice.ended:
-        endpoint.end(notice.ended)
 
 
 def _one_of(given: Mapping[str, str], name: str, allowed: list[str] | tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank's transport as callers see it: calls that block, and the thread that moves the messages.
 
-    callers --send_band, contribute--> Core --runs--> RunSocket --> switch
+    callers --send_band, contribute--> Core --runs--> Pump --> switch
             <--receive_band, wait_sums--    <--runs--
 
 One lock guards the Core. It is not held while the socket is used, nor while rows are copied out,
@@ -10,12 +10,9 @@ partial rows copied in, or sums turned to floats: those happen in the caller's t
 
 from __future__ import annotations
 
-import os
-import select
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
@@ -33,6 +30,7 @@ from host_agent.errors import (
     SwitchUnreachable,
     TransportError,
 )
+from host_agent.pump import Pump
 from host_agent.session import Session
 from host_agent.sockets import Messages, RunSocket, bound_socket
 from host_agent.transport import BandHeader, Core, OutgoingBand
@@ -62,10 +60,10 @@ class Endpoint:
 
     `wanted(blob)` says which rows [num_rows] of a band are for this rank; it is a pure function and
     agrees with the members that the band's owner gave. Calls that wait raise RankLost, SwitchLost
-    or ProtocolError when what they wait for cannot come, and EndpointClosed after `close`. Without
-    `bound` its socket is on loopback, where it reaches a switch on this machine only. `report` is
-    told of ranks that look lost to this one where the job may go on without them; it must not
-    block. Whoever decides answers by `exclude`, at all ranks.
+    or ProtocolError when what they wait for cannot come, and EndpointClosed after `close`.
+    `report` is told of ranks that look lost to this one where the job may go on without them; it
+    must not block. Whoever decides answers by `exclude`, at all ranks. Without `bound` the socket
+    is on loopback, where it reaches a switch on this machine only.
     """
 
     def __init__(
@@ -79,22 +77,16 @@ class Endpoint:
     ) -> None:
         self.session = session
         self._wanted = wanted
-        self._socket = socket_type(bound or bound_socket("127.0.0.1"), session.switch)
-        self._core = Core(session, time.monotonic(), self._socket.receive_bytes)
+        connected = socket_type(bound or bound_socket("127.0.0.1"), session.switch)
+        self._core = Core(session, time.monotonic(), connected.receive_bytes)
+        self._pump = Pump(connected, look_every_s=session.pacing.look_every_s)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._unsent: deque[Messages] = deque()
         self._report = report
         self._reported: tuple[int, ...] = ()
         self._closed = False
         self._stopping = False
         self._deadline = 0.0  # when the core wants to be polled next
-        self._looked = -float("inf")  # when last
-        self._watches_room = False  # the poller reports when the socket is no longer full
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK)
-        self._poller = select.epoll()
-        self._poller.register(self._socket, select.EPOLLIN)
-        self._poller.register(self._wake_fd, select.EPOLLIN)
         self._thread = threading.Thread(
             target=self._run, name=f"incmoe-rank{session.rank}", daemon=True
         )
@@ -113,7 +105,7 @@ class Endpoint:
                 if time.monotonic() >= until:
                     raise SwitchUnreachable(self.session.switch, self._no_echo(limit_s))
                 self._core.want_echo()
-                self._wake()
+                self._pump.wake()
                 self._changed.wait(ECHO_EVERY_S)
 
     def _no_echo(self, limit_s: float) -> str:
@@ -128,7 +120,7 @@ class Endpoint:
         with self._changed:
             self._raise_if_over()
             self._core.send_band(band)
-        self._wake()
+        self._pump.wake()
 
     def exclude(self, ranks: Iterable[int]) -> None:
         """Go on without `ranks`, for good: their bands raise RankLost, sums are made without them.
@@ -140,7 +132,7 @@ class Endpoint:
                 return
             self._core.exclude(time.monotonic(), wire.rank_set(*ranks))
             self._changed.notify_all()
-            self._wake()
+            self._pump.wake()
 
     @property
     def gone(self) -> int:
@@ -185,7 +177,7 @@ class Endpoint:
         with self._changed:
             self._raise_if_over()
             self._core.contribute(owner, numbers)
-        self._wake()
+        self._pump.wake()
 
     def wait_sums(self, call: int, band: int) -> NDArray[np.float64]:
         """Wait for the sums [n, num_values] of a band of mine; once per band."""
@@ -202,7 +194,7 @@ class Endpoint:
     def stats(self) -> dict[str, int]:
         """Return everything that was counted, by name, and the rows out now."""
         with self._changed:
-            now = {"socket_lost": self._socket.lost, "rows_out": self._core.rows_out}
+            now = {"socket_lost": self._pump.lost, "rows_out": self._core.rows_out}
             return self._core.counters.report() | now
 
     def close(self) -> None:
@@ -227,14 +219,12 @@ class Endpoint:
                 self._core.say_farewell()
                 self._linger()
             self._stopping = True
-        self._wake()
+        self._pump.wake()
         self._thread.join()
-        self._poller.close()
-        self._socket.close()
-        os.close(self._wake_fd)
+        self._pump.close()
 
     def _linger(self) -> None:
-        self._wake()
+        self._pump.wake()
         core, began = self._core, time.monotonic()
         latest = began + self.session.timers.linger_s + self.session.timers.deadline_s
         while not (core.all_said_farewell and core.is_idle):
@@ -277,9 +267,6 @@ class Endpoint:
 
     # The thread.
 
-    def _wake(self) -> None:
-        os.eventfd_write(self._wake_fd, 1)
-
     def _run(self) -> None:
         try:
             while not self._stopping:
@@ -297,42 +284,25 @@ class Endpoint:
 
     def _turn(self) -> None:
         """Wait for something to do, and do it: what came, what is due, what did not fit before."""
-        self._wait()
-        came = self._socket.receive()
-        self._flush()
+        self._pump.wait(self._deadline)
+        came = self._pump.receive()
         with self._changed:
             now = time.monotonic()
             for messages in came:
                 self._take_in(now, messages)
-            runs = [] if self._unsent else self._core.poll(now)
+            runs = [] if self._pump.is_full else self._core.poll(now)
             if self._core.take_progress() or self._core.failure is not None or self._closed:
                 self._changed.notify_all()
             self._deadline = self._core.deadline()
             suspects = self._core.suspects
         self._tell(suspects)
-        self._unsent.extend(run.encode() for run in runs)
-        self._flush()
+        self._pump.send(run.encode() for run in runs)
 
     def _tell(self, suspects: tuple[int, ...]) -> None:
         if suspects != self._reported:
             self._reported = suspects
             if suspects and self._report is not None:
                 self._report(suspects)
-
-    def _wait(self) -> None:
-        early_s = self._looked + self.session.pacing.look_every_s - time.monotonic()
-        if early_s > 0:
-            time.sleep(early_s)
-        full = bool(self._unsent)
-        if full != self._watches_room:
-            self._watches_room = full
-            self._poller.modify(self._socket, select.EPOLLIN | (select.EPOLLOUT if full else 0))
-        # A full socket says itself when there is room.
-        left_s = 1.0 if full else max(self._deadline - time.monotonic(), 0.0)
-        for descriptor, _ in self._poller.poll(left_s):
-            if descriptor == self._wake_fd:
-                os.eventfd_read(self._wake_fd)
-        self._looked = time.monotonic()
 
     def _take_in(self, now: float, messages: Messages) -> None:
         try:
@@ -341,12 +311,3 @@ class Endpoint:
             self._core.counters.malformed += len(messages)
             return
         self._core.receive(now, headers, payloads)
-
-    def _flush(self) -> None:
-        while self._unsent:
-            messages = self._unsent[0]
-            sent = self._socket.send(messages)
-            if sent < len(messages):
-                self._unsent[0] = messages[sent:]
-                return
-            self._unsent.popleft()

@@ -17,6 +17,7 @@ EVENTS: Final = {
     "rows_received": "rows of other ranks, each once",
     "sums": "sums of this rank's rows, complete and good",
     "rescaled_rows": "rows sent again at another exponent",
+    "repeated_without": "rows and pieces of headers sent again without a member that is gone",
     "unfit_rows": "rows whose last attempt was still not at the right scale",
     "pulls": "questions for sums that did not come",
     "probes": "questions for a sign of life",

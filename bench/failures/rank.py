@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from bench.failures.plan import EXPERTS, HIDDEN, INTERMEDIATE, TIMERS, TOKENS, TOP_K
-from host_agent.access import Access, Seat
+from host_agent.access import Access
 from host_agent.bands import Kind, Placement
 from host_agent.collectives import Geometry, Layout
 from host_agent.errors import AgentError
 from host_agent.moe import InNetworkMoE, LocalExperts, Stages
 from host_agent.rendezvous import RendezvousError
+from host_agent.seat import Seat
 
 NUM_INPUTS = 4  # calls repeat these
 STOP, OUTDATED = 1, 2

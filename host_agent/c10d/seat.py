@@ -14,11 +14,12 @@ import logging
 import threading
 from collections.abc import Iterator
 
-from host_agent.access import Access, Connection, Terms
+from host_agent.access import Access
 from host_agent.c10d.announcement import wanted
 from host_agent.c10d.errors import CollectiveError
 from host_agent.endpoint import Endpoint
 from host_agent.rendezvous import Ticket
+from host_agent.seat import Connection, Terms
 from host_agent.session import BYTES, RowFormat
 from host_agent.wire import CHUNK_BYTES
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from host_agent.access import Access, Seat
+from host_agent.access import Access
 from host_agent.bands import Placement
 from host_agent.collectives import Group, Layout
 from host_agent.huggingface.experts import Shape
 from host_agent.moe.experts import LayerError
 from host_agent.moe.stages import Stages
 from host_agent.rendezvous import Ticket
+from host_agent.seat import Seat
 from host_agent.session import Timers
 
 # Loading and compiling can keep a process from answering for long.

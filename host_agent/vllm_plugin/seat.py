@@ -14,13 +14,14 @@ from functools import partial
 
 import torch
 
-from host_agent.access import Access, Seat
+from host_agent.access import Access
 from host_agent.bands import Kind, Placement
 from host_agent.collectives import Geometry, Group, Layout
 from host_agent.collectives.geometry import ROW_TYPES
 from host_agent.errors import AgentError
 from host_agent.moe import Stages
 from host_agent.rendezvous import RendezvousError, Ticket
+from host_agent.seat import Seat
 from host_agent.session import Timers
 from host_agent.vllm_plugin.choice import Choice, ChoiceError
 

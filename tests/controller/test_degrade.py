@@ -48,6 +48,9 @@ def test_a_reported_rank_is_gone_for_all_and_for_good(service: Service, switch: 
     assert members[2].notice.ended == ""
     members[1].leave()
     assert names(switch) == []
+    (standing,) = service.rendezvous.standings()
+    assert {"left": 2, "expelled": 1}.items() <= standing.events.items()
+    assert "lost" not in standing.events
 
 
 def test_a_job_that_fails_takes_no_report(job: Job) -> None:

@@ -39,7 +39,8 @@ class Service:
 
     def __init__(self, job: Job, *, timeout_s: float = 20.0, listen: str = "127.0.0.1:0") -> None:
         self.job = job
-        self.rendezvous = Rendezvous({job.name: job}, Deployer(), timeout_s=timeout_s)
+        self.deployer = Deployer()
+        self.rendezvous = Rendezvous({job.name: job}, self.deployer, timeout_s=timeout_s)
         self.server, port = serve(self.rendezvous, listen, num_ranks=job.world_size)
         self.address = f"127.0.0.1:{port}"
 
@@ -168,7 +169,7 @@ def test_ranks_of_different_models_are_all_told(service: Service) -> None:
 def test_a_job_that_cannot_be_installed_is_refused_to_all(document: dict[str, Any]) -> None:
     address = f"127.0.0.1:{free_tcp_port()}"
     service = Service(parse_job(changed(document, "switches.s1.grpc", address)))
-    service.rendezvous._deployer.deadline_s = 0.3
+    service.deployer.deadline_s = 0.3
     message = f"job demo could not be installed: switch {address}: no answer within 0.3 s"
     for call in service.join(0, 1, 2):
         with refused(call, message):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from controller import tables
+from controller.claim import ClaimedError, Place, claim_job
 from controller.deploy import Deployer
 from controller.errors import SwitchError
 from controller.job_file import parse_job
@@ -72,6 +73,17 @@ def test_a_write_outside_of_it_is_denied_by_name(server: Embedded) -> None:
 def test_two_roles_have_a_primary_each(server: Embedded) -> None:
     with connect(server, "tenant"), connect(server, "doorkeeper"):
         deploy(server, "")  # a third
+
+
+def test_a_job_is_claimed_once_in_each_role(server: Embedded) -> None:
+    tenant, doorkeeper = (
+        Place(server.grpc, 1, Credentials(role=role)) for role in ("tenant", "doorkeeper")
+    )
+    with claim_job(tenant, "demo", deadline_s=5.0):
+        with claim_job(doorkeeper, "demo", deadline_s=5.0):
+            pass
+        with pytest.raises(ClaimedError):
+            claim_job(tenant, "demo", deadline_s=5.0)
 
 
 def test_a_role_that_may_not_load_a_program_is_denied(server: Embedded) -> None:

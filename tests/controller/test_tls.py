@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from controller.claim import ClaimedError, Place, claim_job
 from controller.deploy import Deployer
 from controller.errors import SwitchError
 from controller.job import Job
@@ -75,6 +76,20 @@ def test_the_name_in_a_switchs_certificate_counts(switch: Embedded, authority: A
     connect(switch, replace(tls, name="switch")).close()
     with pytest.raises(SwitchError, match="no answer"):
         connect(switch, replace(tls, name="another"), deadline_s=1.0)
+
+
+def test_a_claim_shows_the_controllers_certificate(switch: Embedded, authority: Authority) -> None:
+    ours, ranks, nobodys = (
+        Place(switch.grpc, switch.device_id, Credentials(tls))
+        for tls in (authority.issue("controller"), authority.issue("rank0"), None)
+    )
+    with claim_job(ours, "a", deadline_s=5.0):
+        with pytest.raises(ClaimedError, match="job a is served by another controller"):
+            claim_job(ours, "a", deadline_s=5.0)
+        with pytest.raises(SwitchError, match=r"controller's stream: StatusCode\.PERM"):
+            claim_job(ranks, "b", deadline_s=5.0)
+        with pytest.raises(SwitchError, match="no answer within 1 s"):
+            claim_job(nobodys, "b", deadline_s=1.0)
 
 
 class Service:
@@ -158,6 +173,8 @@ def test_a_plain_rendezvous_refuses_ranks_that_must_show_one(authority: Authorit
     request = Join("demo", 0, NUM_RANKS, "127.0.0.1", 5001, "mtu1500", {})
     with pytest.raises(RendezvousError, match="rank 0 shows no certificate, not its own"):
         join(f"127.0.0.1:{port}", request, timeout_s=3.0)
+    with pytest.raises(RendezvousError, match="replaced with an operator's certificate"):
+        replace_rank(f"127.0.0.1:{port}", "demo", 0, timeout_s=3.0)
     rendezvous.stop()
     server.stop(0).wait()
 
@@ -174,5 +191,7 @@ def test_a_rank_is_replaced_by_an_operator_and_by_no_rank(
     assert members[1].notice.gone == ()
     operator = authority.issue("operator")
     assert replace_rank(service.address, "demo", 0, tls=operator).generation == generation
+    (standing,) = service.rendezvous.standings()
+    assert {"expelled": 1, "refused": 1}.items() <= standing.events.items()
     for member in members:
         member.leave()

@@ -22,12 +22,13 @@ from controller.rendezvous import Rendezvous
 from controller.service import serve
 from controller.state import SwitchState
 from controller.switch import Switch as Control
-from host_agent.access import Access, Seat
+from host_agent.access import Access
 from host_agent.bands import Kind, Placement
 from host_agent.collectives import Geometry, Layout
 from host_agent.errors import RankLost
 from host_agent.moe import InNetworkMoE, LocalExperts, Stages
 from host_agent.rendezvous import RendezvousError
+from host_agent.seat import Seat
 from host_agent.session import Timers
 from host_agent.wire import INC_UDP_PORT
 from softswitch.ports.spec import PortSpec

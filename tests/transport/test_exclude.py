@@ -174,6 +174,30 @@ def test_what_an_excluded_rank_still_says_counts_for_nothing() -> None:
     assert not worker.is_done
 
 
+@pytest.mark.parametrize("told_before", [True, False])
+def test_a_band_that_only_the_dead_were_told_of_is_over(told_before: bool) -> None:
+    fake = FakeWire(session(**DEGRADE))
+    fake.dead.add(("rank", 1))
+    core = fake.cores[0]
+    only = np.full(4, 0b0010, np.uint64)
+    band = make_band(Plan(num_rows=4), core.session, 0, 0)
+    band = replace(band, members=only, audience=0b0010)
+    if told_before:
+        core.send_band(band)
+        fake.step(0.05)
+    core.exclude(fake.now, 0b0010)
+    if not told_before:
+        core.send_band(band)
+    for _ in range(5):
+        fake.step(fake.now + 0.05)
+    summed = core.take_summed((band.call, band.band))
+    assert summed is not None
+    assert not summed.sums().any()
+    assert core.is_idle
+    assert core.rows_out == 0
+    assert not [m for m in fake.sent(Op.DISPATCH) if not told_before and m.members]
+
+
 def test_a_row_that_has_no_attempt_left_is_an_error() -> None:
     fake = FakeWire(session(**DEGRADE))
     fake.dead |= {("rank", rank) for rank in (1, 2, 3)}
