@@ -83,6 +83,12 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
         metavar="NUMBER@WHERE",
         help="a port: 1@veth1 for an interface, 1@udp:127.9.9.1:17710 for a UDP socket; repeat",
     )
+    parser.add_argument(
+        "--cpu-port",
+        type=int,
+        metavar="NUMBER",
+        help="the port that packets of P4Runtime's stream come and leave by (default: none)",
+    )
     parser.add_argument("--pcap", type=Path, metavar="DIR", help="capture every port to pcap files")
     parser.add_argument(
         "--fault",
@@ -189,8 +195,9 @@ def _config(args: argparse.Namespace) -> SwitchConfig:
         raise SwitchError("no program: give a BMv2 JSON file, or --no-p4 to wait for a controller")
     if args.no_p4 and (args.json or args.p4info):
         raise SwitchError("--no-p4 excludes a program and --p4info")
+    cpu_port = [] if args.cpu_port is None else [f"{args.cpu_port}@cpu"]
     return SwitchConfig(
-        ports=tuple(PortSpec.parse(text) for text in args.ports),
+        ports=tuple(PortSpec.parse(text) for text in [*args.ports, *cpu_port]),
         program=args.json,
         p4info=args.p4info,
         grpc_address=args.grpc_server_addr,

@@ -81,6 +81,7 @@ class TableInfo:
     direct_counter: int | None  # id
     direct_meter: int | None  # id
     profile: int | None  # id
+    has_idle_timeout: bool
 
     @property
     def needs_priority(self) -> bool:
@@ -127,6 +128,12 @@ class ValueSetInfo:
     name: str
     fields: tuple[FieldInfo, ...]
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class DigestInfo:
+    id: int
+    name: str
 
 
 class _Item(Protocol):
@@ -181,6 +188,7 @@ class P4Info:
     profiles: Items[ProfileInfo]
     registers: Items[ArrayInfo]
     value_sets: Items[ValueSetInfo]
+    digests: Items[DigestInfo]
 
 
 def load(path: str | Path) -> P4Info:
@@ -217,6 +225,7 @@ def from_message(message: p4info_pb2.P4Info) -> P4Info:
         profiles=Items("action profile", map(_profile, message.action_profiles)),
         registers=Items("register", map(_register, message.registers)),
         value_sets=Items("value set", map(_value_set, message.value_sets)),
+        digests=Items("digest", map(_digest, message.digests)),
     )
 
 
@@ -300,6 +309,7 @@ def _table(message: p4info_pb2.Table, actions: Items[ActionInfo], direct: _Direc
         direct_counter=counters[0] if counters else None,
         direct_meter=meters[0] if meters else None,
         profile=message.implementation_id or None,
+        has_idle_timeout=message.idle_timeout_behavior == p4info_pb2.Table.NOTIFY_CONTROL,
     )
 
 
@@ -335,3 +345,7 @@ def _value_set(message: p4info_pb2.ValueSet) -> ValueSetInfo:
     preamble = message.preamble
     fields = tuple(map(_field, message.match))
     return ValueSetInfo(preamble.id, preamble.name, fields, message.size)
+
+
+def _digest(message: p4info_pb2.Digest) -> DigestInfo:
+    return DigestInfo(message.preamble.id, message.preamble.name)

@@ -12,19 +12,22 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import numpy as np
+from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
 from ops.tls import Tls
 from softswitch import ir, p4info
 from softswitch.bmv2_json import load
 from softswitch.compiler import CompiledEngine, OutputBuffers
-from softswitch.dataplane import DataPlane
-from softswitch.engine import Engine
+from softswitch.dataplane import DataPlane, Process
+from softswitch.engine import Batch, Engine
 from softswitch.errors import SwitchError
 from softswitch.interpreter import Interpreter
 from softswitch.p4runtime.roles import Roles
 from softswitch.p4runtime.server import Server
 from softswitch.p4runtime.service import Service
+from softswitch.p4runtime.status import RpcError
+from softswitch.ports.cpu import CpuPort
 from softswitch.ports.memory import MemoryPort
 from softswitch.ports.spec import PortSpec, WireOptions, open_lines
 
@@ -70,7 +73,11 @@ class Switch:
         self._plane = DataPlane(lines, FRAMES_PER_BATCH[config.engine])
         with ExitStack() as opened:
             opened.callback(self._plane.stop)
+            self._cpu_port = _cpu_port(self._plane)
             self.service = Service(self, config.roles)
+            opened.callback(self.service.close)
+            if self._cpu_port:
+                self._cpu_port.deliver = self.service.notifier.packets_in
             self._load(config)
             self._server = (
                 Server(self.service, config.grpc_address, config.tls)
@@ -100,6 +107,7 @@ class Switch:
         """Ends the server, then the data plane, and closes the ports."""
         if self._server:
             self._server.stop()
+        self.service.close()
         self._plane.stop()
 
     def __enter__(self) -> Self:
@@ -132,9 +140,29 @@ class Switch:
 
     def use(self, engine: Engine) -> None:
         self._engine = engine
-        self._plane.process = engine.process
+        process: Process = engine.process
         if isinstance(engine, CompiledEngine):
-            self._plane.process = partial(engine.process, out=OutputBuffers())
+            process = partial(engine.process, out=OutputBuffers())
+        if engine.program.digests:
+            process = self._with_digests(process, engine)
+        self._plane.process = process
+
+    def _with_digests(self, process: Process, engine: Engine) -> Process:
+        """Hands on what packets tell the controllers."""
+
+        def process_and_tell(batch: Batch) -> Batch:
+            result = process(batch)
+            if digests := engine.take_digests():
+                self.service.notifier.digests(digests)
+            return result
+
+        return process_and_tell
+
+    def inject_from_cpu(self, frame: bytes) -> None:
+        """A controller's frame comes in by the CPU port; RpcError if there is none."""
+        if self._cpu_port is None:
+            raise RpcError(code_pb2.FAILED_PRECONDITION, "the switch has no CPU port")
+        self._cpu_port.inject(frame)
 
     def inject(self, port: int, frame: bytes) -> None:
         """A frame comes in through a memory port."""
@@ -170,10 +198,18 @@ class Switch:
             ports[str(number)] = {"name": line.port.name, **line.port.stats.as_dict()}
         return {
             "ports": ports,
-            "dropped": dict(self._plane.counts),
+            "dropped": {**self._plane.counts, **self.service.notifier.lost},
             "faults": dict(self._engine.faults()) if self._engine else {},
             "counters": _counters(self._engine) if self._engine else {},
         }
+
+
+def _cpu_port(plane: DataPlane) -> CpuPort | None:
+    ports = (line.port for line in plane.lines.values())
+    found = [port for port in ports if isinstance(port, CpuPort)]
+    if len(found) > 1:
+        raise SwitchError(f"ports {found[0].number} and {found[1].number} are both CPU ports")
+    return found[0] if found else None
 
 
 def _counters(engine: Engine) -> dict[str, dict[str, dict[str, int]]]:

@@ -65,8 +65,8 @@ class PipelineReader:
         )
 
     def _direct_counter(self, node: Json) -> str | None:
-        if not node.get("with_counters"):
-            return None
+        if not node.get("with_counters") and not node.get("support_timeout"):
+            return None  # idle entries are found by what their counters do not count
         name: str = node["name"]
         return self.direct_counters.get(name, name)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from google.rpc import code_pb2
 
@@ -34,9 +35,12 @@ class Verdict:
 
 @dataclass(eq=False, slots=True)
 class Stream:
-    """One controller's open stream. `tell` is called with every verdict and must not block."""
+    """One controller's open stream. `tell` is called with every verdict, `send` with all that is
+    for a primary; they must not block.
+    """
 
     tell: Callable[[Verdict], None]
+    send: Callable[[Any], None] = lambda message: None
     role: str | None = None  # None until the first arbitration update
     election_id: ElectionId = NO_ELECTION_ID
 
@@ -90,7 +94,8 @@ class Arbiter:
 
     def _check(self, stream: Stream, role: str, election_id: ElectionId) -> None:
         if stream.role not in (None, role):
-            raise invalid(f"the stream has role {stream.role!r}, which cannot become {role!r}")
+            message = f"the stream has role {stream.role!r}, which cannot become {role!r}"
+            raise RpcError(code_pb2.FAILED_PRECONDITION, message)
         others = [s for s in self._streams if s is not stream and s.role == role]
         if election_id != NO_ELECTION_ID and election_id in [s.election_id for s in others]:
             raise invalid(f"election id {election_id[0]}:{election_id[1]} is taken")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -43,6 +44,8 @@ def direct_counter_write(
     entry = _entry_id(table, snapshot, given.table_entry)
 
     def write(engine: Engine) -> None:
+        before, _ = engine.read_direct_counter(table.name, entry)
+        pipeline.idle.rewritten(table.name, entry, (before, packets), time.monotonic_ns())
         engine.write_direct_counter(table.name, entry, packets=packets, num_bytes=num_bytes)
 
     return write

@@ -63,8 +63,7 @@ def decode_default(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry
 
 def _writable_table(info: P4Info, given: p4runtime_pb2.TableEntry) -> TableInfo:
     table = info.tables.by_id(given.table_id)
-    if given.idle_timeout_ns or given.HasField("time_since_last_hit"):
-        raise unimplemented("idle timeouts")
+    _check_idle(table, given)
     if given.HasField("meter_counter_data"):
         raise unimplemented("counters of a meter's colours")
     if given.HasField("meter_config") and table.direct_meter is None:
@@ -75,6 +74,17 @@ def _writable_table(info: P4Info, given: p4runtime_pb2.TableEntry) -> TableInfo:
         message = f"table {table.name} has constant entries"
         raise RpcError(code_pb2.PERMISSION_DENIED, message)
     return table
+
+
+def _check_idle(table: TableInfo, given: p4runtime_pb2.TableEntry) -> None:
+    if given.HasField("time_since_last_hit"):
+        raise invalid("time_since_last_hit cannot be written")
+    if given.idle_timeout_ns and not table.has_idle_timeout:
+        raise invalid(f"table {table.name} has no idle timeouts")
+    if given.idle_timeout_ns and given.is_default_action:
+        raise invalid(f"the default entry of table {table.name} has no idle timeout")
+    if given.idle_timeout_ns < 0:
+        raise invalid(f"an idle timeout of {given.idle_timeout_ns} ns is below 0")
 
 
 def decode_key(table: TableInfo, given: p4runtime_pb2.TableEntry) -> EntryKey:
@@ -88,7 +98,7 @@ def decode_key(table: TableInfo, given: p4runtime_pb2.TableEntry) -> EntryKey:
 
 
 def note_of(given: p4runtime_pb2.TableEntry) -> EntryNote:
-    return EntryNote(given.controller_metadata, given.metadata)
+    return EntryNote(given.controller_metadata, given.metadata, given.idle_timeout_ns)
 
 
 def encode_entry(pipeline: Pipeline, table: TableInfo, entry: Entry) -> p4runtime_pb2.TableEntry:
@@ -100,6 +110,7 @@ def encode_entry(pipeline: Pipeline, table: TableInfo, entry: Entry) -> p4runtim
         action=encode_choice(pipeline.info, entry.call),
         controller_metadata=note.controller_metadata,
         metadata=note.metadata,
+        idle_timeout_ns=note.idle_timeout_ns,
         is_const=table.is_const,
     )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -14,12 +15,16 @@ from softswitch.bmv2_json import loads
 from softswitch.engine import Engine
 from softswitch.errors import LoadError, NotFound, StateError
 from softswitch.p4info import P4Info, check_fits, from_message
+from softswitch.p4runtime.digests import Digests
+from softswitch.p4runtime.idle import IdleEntries
+from softswitch.p4runtime.packets import PacketHeader
 from softswitch.p4runtime.status import invalid
 from softswitch.state import (
     ActionGroupUpdate,
     Change,
     ControlState,
     DefaultUpdate,
+    DigestUpdate,
     EntryKey,
     EntryUpdate,
     GroupUpdate,
@@ -45,16 +50,20 @@ class Host(Protocol):
     def between_batches(self, function: Callable[[], T]) -> T:
         """What the function returns or raises; no packet is processed meanwhile."""
 
+    def inject_from_cpu(self, frame: bytes) -> None:
+        """A controller's frame comes in; RpcError if there is no port for it."""
+
     def use(self, engine: Engine) -> None:
         """Packets go through this engine from now on. Called between batches only."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryNote:
-    """What a controller hangs on an entry and only wants to read again."""
+    """What a controller hangs on an entry: to be told when it is idle, or only to read again."""
 
     controller_metadata: int = 0
     metadata: bytes = b""
+    idle_timeout_ns: int = 0  # 0: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,10 @@ class Pipeline:
     state: ControlState
     engine: Engine
     host: Host
+    packet_in: PacketHeader
+    packet_out: PacketHeader
+    digests: Digests
+    idle: IdleEntries
     entry_notes: dict[tuple[str, EntryKey], EntryNote] = field(default_factory=dict)
     group_notes: dict[int, GroupNote] = field(default_factory=dict)
     session_notes: dict[int, SessionNote] = field(default_factory=dict)
@@ -98,7 +111,17 @@ class Pipeline:
 def load_pipeline(config: p4runtime_pb2.ForwardingPipelineConfig, host: Host) -> Pipeline:
     """A fresh pipeline, not in use yet; raises what `verify` raises."""
     program, info = verify(config)
-    return Pipeline(config, info, ControlState(program), host.make_engine(program), host)
+    return Pipeline(
+        config,
+        info,
+        ControlState(program),
+        host.make_engine(program),
+        host,
+        packet_in=PacketHeader.of(info.message, "packet_in"),
+        packet_out=PacketHeader.of(info.message, "packet_out"),
+        digests=Digests(info),
+        idle=IdleEntries(info.tables),
+    )
 
 
 def verify(config: p4runtime_pb2.ForwardingPipelineConfig) -> tuple[ir.Program, P4Info]:
@@ -128,6 +151,8 @@ def carry_over(old: Pipeline, new: Pipeline) -> None:
     new.entry_notes = dict(old.entry_notes)
     new.group_notes = dict(old.group_notes)
     new.session_notes = dict(old.session_notes)
+    new.digests.follow(new.state.snapshot.digests)
+    new.idle.plan((n.idle_timeout_ns for n in new.entry_notes.values()), time.monotonic_ns())
 
 
 def _differences(now: Snapshot, start: Snapshot) -> list[Update]:
@@ -154,4 +179,5 @@ def _differences(now: Snapshot, start: Snapshot) -> list[Update]:
     updates += [GroupUpdate(Change.INSERT, g, replicas) for g, replicas in now.groups.items()]
     updates += [SessionUpdate(Change.INSERT, s, value) for s, value in now.sessions.items()]
     updates += [ValueSetUpdate(n, members) for n, members in now.value_sets.items() if members]
+    updates += [DigestUpdate(Change.INSERT, n, config) for n, config in now.digests.items()]
     return updates

@@ -6,13 +6,14 @@ A role that asks for all gets what it may read; what it names and may not read i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import DEFAULT_ENTRY
 from softswitch.p4info import TableInfo
-from softswitch.p4runtime import cells, entries, meters, profiles
+from softswitch.p4runtime import cells, digests, entries, meters, profiles
 from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.roles import Role
 from softswitch.p4runtime.status import invalid, not_found, unimplemented
@@ -79,18 +80,37 @@ def _entry_entities(
     wants_rates = asked.HasField("meter_config") and table.direct_meter is not None
     all_ids = [entry.id for entry in chosen]
     rates = meters.direct_rates(pipeline, table, all_ids) if wants_rates else [None] * len(chosen)
+    idle_ns = _idle_ns(pipeline, table, chosen) if _wants_idle(table, asked) else {}
     for entry, its_rates in zip(chosen, rates, strict=True):
         found = p4runtime_pb2.Entity(table_entry=entries.encode_entry(pipeline, table, entry))
         if wants_counts:
             found.table_entry.counter_data.CopyFrom(data[entry.id])
         if its_rates is not None:
             found.table_entry.meter_config.CopyFrom(meters.config_of(its_rates))
+        if entry.id in idle_ns:
+            found.table_entry.time_since_last_hit.elapsed_ns = idle_ns[entry.id]
         yield found
+
+
+def _wants_idle(table: TableInfo, asked: p4runtime_pb2.TableEntry) -> bool:
+    if not asked.HasField("time_since_last_hit"):
+        return False
+    if asked.table_id and not table.has_idle_timeout:
+        raise invalid(f"table {table.name} has no idle timeouts")
+    return table.has_idle_timeout
+
+
+def _idle_ns(pipeline: Pipeline, table: TableInfo, chosen: list[Entry]) -> dict[int, int]:
+    now_ns = time.monotonic_ns()
+    pipeline.idle.observe(pipeline.ask, table.name, chosen, now_ns)
+    return {e.id: pipeline.idle.idle_ns(table.name, e.id, now_ns) for e in chosen}
 
 
 def _default_entity(
     pipeline: Pipeline, table: TableInfo, asked: p4runtime_pb2.TableEntry
 ) -> p4runtime_pb2.Entity:
+    if asked.HasField("time_since_last_hit"):
+        raise invalid("default entries have no time_since_last_hit")
     call = pipeline.state.snapshot.tables[table.name].default
     found = p4runtime_pb2.Entity(table_entry=entries.encode_default(pipeline, table, call))
     if asked.HasField("counter_data") and table.direct_counter is not None:
@@ -171,6 +191,15 @@ def _read_registers(pipeline: Pipeline, asked: p4runtime_pb2.RegisterEntry) -> E
         yield p4runtime_pb2.Entity(register_entry=found)
 
 
+def _read_digests(pipeline: Pipeline, asked: p4runtime_pb2.DigestEntry) -> Entities:
+    known = pipeline.info.digests
+    for info in [known.by_id(asked.digest_id)] if asked.digest_id else known:
+        config = pipeline.state.snapshot.digests.get(info.name)
+        if config is not None:
+            found = digests.encode_config(info.id, config)
+            yield p4runtime_pb2.Entity(digest_entry=found)
+
+
 _READERS: dict[str, Callable[..., Entities]] = {
     "table_entry": _read_table_entries,
     "packet_replication_engine_entry": _read_replication,
@@ -182,4 +211,5 @@ _READERS: dict[str, Callable[..., Entities]] = {
     "action_profile_member": _read_members,
     "action_profile_group": _read_action_groups,
     "register_entry": _read_registers,
+    "digest_entry": _read_digests,
 }

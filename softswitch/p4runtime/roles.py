@@ -9,9 +9,10 @@ given. Without one, every role may do everything. With one, other roles than its
                  "pipeline": false}}
 
 `clients` are the common names of certificates (left out: anyone); `reads` and `writes` are patterns
-of names of tables, action profiles, counters, meters, registers and value sets as P4Info has them,
-and "groups" for multicast groups and clone sessions (left out: all). `pipeline`: whether the role
-may load a program (left out: it may).
+of names of tables, action profiles, counters, meters, registers, value sets and digests as P4Info
+has them, and "groups" for multicast groups and clone sessions (left out: all). `pipeline`: whether
+the role may load a program, `packets`: whether it sends and gets packets (left out: it may). A role
+is told of those digests and idle entries that it may read.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from softswitch.p4runtime.status import RpcError
 
 GROUPS = "groups"
 ALL = ("*",)
+_SWITCHES = ("pipeline", "packets")  # true or false
 
 
 class RolesError(SwitchError):
@@ -47,6 +49,7 @@ class Role:
     reads: tuple[str, ...] = ALL
     writes: tuple[str, ...] = ALL
     pipeline: bool = True
+    packets: bool = True
 
     def may_read(self, info: P4Info, entity: p4runtime_pb2.Entity) -> bool:
         """Whether an entity may be read; one that stands for all of its kind always may."""
@@ -69,6 +72,11 @@ class Role:
         if not self.pipeline:
             raise self._denied("may not load a program")
 
+    def check_packets(self) -> None:
+        """PERMISSION_DENIED for a role that may not send packets."""
+        if not self.packets:
+            raise self._denied("may not send packets")
+
     def check_client(self, client: str) -> None:
         """PERMISSION_DENIED for a client that may not take the role."""
         if self.clients is not None and client not in self.clients:
@@ -84,6 +92,10 @@ class Roles:
     """All roles of a switch; none named: any role may do everything."""
 
     named: Mapping[str, Role] = field(default_factory=dict)
+
+    def scope(self, name: str) -> Role:
+        """Return a role that was taken before."""
+        return self.named.get(name, Role(name))
 
     def taken(self, name: str, client: str) -> Role:
         """Return the role that a client takes; PERMISSION_DENIED where it may not."""
@@ -117,9 +129,10 @@ def _role(path: Path, name: str, scope: Any) -> Role:
     for key, value in scope.items():
         if key not in known:
             raise RolesError(f"{where}: unknown field {key!r}, known are {', '.join(known)}")
-        if key == "pipeline" and not isinstance(value, bool):
-            raise RolesError(f"{where}: pipeline is {value!r}, not true or false")
-        if key != "pipeline" and not _is_names(value):
+        is_switch = key in _SWITCHES
+        if is_switch and not isinstance(value, bool):
+            raise RolesError(f"{where}: {key} is {value!r}, not true or false")
+        if not is_switch and not _is_names(value):
             raise RolesError(f"{where}: {key} is {value!r}, not a list of names")
     values: dict[str, Any] = {
         key: tuple(v) if isinstance(v, list) else v for key, v in scope.items()
@@ -155,6 +168,7 @@ _NAMES: dict[str | None, Callable[[P4Info, Any], tuple[Items[Any], int]]] = {
     "action_profile_group": lambda info, one: (info.profiles, one.action_profile_id),
     "register_entry": lambda info, one: (info.registers, one.register_id),
     "value_set_entry": lambda info, one: (info.value_sets, one.value_set_id),
+    "digest_entry": lambda info, one: (info.digests, one.digest_id),
 }
 
 

@@ -17,6 +17,7 @@ from softswitch.p4runtime.service import Service
 from softswitch.p4runtime.stream import Channel
 
 MAX_THREADS = 64  # one is busy per open stream
+MAX_STREAMS = MAX_THREADS - 16  # so that there are always some for the other calls
 MAX_MESSAGE_BYTES = 64 << 20  # a program's JSON comes in one message
 GRACE_S = 0.5
 
@@ -90,7 +91,7 @@ def _handlers(service: Service) -> grpc.GenericRpcHandler[Any, Any]:
         ),
         "Capabilities": unary(service.capabilities, *_codec(messages.CapabilitiesRequest)),
         "StreamChannel": grpc.stream_stream_rpc_method_handler(
-            Channel(service).serve, *_codec(messages.StreamMessageRequest)
+            Channel(service, MAX_STREAMS).serve, *_codec(messages.StreamMessageRequest)
         ),
     }
     return grpc.method_handlers_generic_handler("p4.v1.P4Runtime", calls)

@@ -19,6 +19,7 @@ from p4.v1 import p4runtime_pb2
 from ops.tls import client_name
 from softswitch.errors import SwitchError
 from softswitch.p4runtime.arbitration import Arbiter
+from softswitch.p4runtime.notifier import Notifier
 from softswitch.p4runtime.pipeline import Host, Pipeline, carry_over, load_pipeline, verify
 from softswitch.p4runtime.read import read
 from softswitch.p4runtime.roles import Role, Roles
@@ -44,10 +45,15 @@ class Service:
         self._pipeline: Pipeline | None = None
         self._saved: p4runtime_pb2.ForwardingPipelineConfig | None = None
         self._lock = threading.RLock()  # of the pipeline and its state
+        self.notifier = Notifier(self.arbiter, self.roles, lambda: self._pipeline, self._lock)
 
     @property
     def device_id(self) -> int:
         return self._host.device_id
+
+    def close(self) -> None:
+        """Tells controllers nothing more."""
+        self.notifier.close()
 
     def check_device(self, number: int) -> None:
         if number != self._host.device_id:
@@ -66,6 +72,7 @@ class Service:
         self._host.between_batches(swap)
         self._pipeline = pipeline
         self._saved = None
+        self.notifier.wake()
         log.info("pipeline %s is in use", pipeline.program.name or "without a name")
 
     def write(
@@ -77,6 +84,8 @@ class Service:
                 pipeline = self._present()
                 outcome = prepare(pipeline, request, role)
                 self._host.between_batches(outcome.commit)
+            if pipeline.idle.deadline_ns is not None:
+                self.notifier.wake()
         except SwitchError as error:
             abort(context, error)
         if any(outcome.errors):
@@ -91,6 +100,16 @@ class Service:
         election_id = (request.election_id.high, request.election_id.low)
         self.arbiter.check_writer(request.role, election_id)
         return role
+
+    def packet_out(self, packet: p4runtime_pb2.PacketOut) -> None:
+        """A packet of a controller that may send it."""
+        with self._lock:
+            frame = self._present().packet_out.frame(packet)
+        self._host.inject_from_cpu(frame)
+
+    def acknowledge(self, ack: p4runtime_pb2.DigestListAck) -> None:
+        with self._lock:
+            self._present().digests.acknowledge(ack)
 
     def _present(self) -> Pipeline:
         if self._pipeline is None:

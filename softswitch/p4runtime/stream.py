@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StreamChannel: one controller's stream, its arbitration and its packets; one thread listens."""
+"""StreamChannel: one controller's stream, its arbitration and its packets; one thread listens.
+
+A wrong arbitration update ends the stream. Any other message that is refused is answered with a
+StreamError, and the stream goes on (spec section 16.5).
+"""
 
 from __future__ import annotations
 
@@ -17,25 +21,38 @@ from ops.tls import client_name
 from softswitch.errors import SwitchError
 from softswitch.p4runtime.arbitration import Stream, Verdict
 from softswitch.p4runtime.service import Service
-from softswitch.p4runtime.status import abort, code_of, unimplemented
+from softswitch.p4runtime.status import RpcError, abort, code_of, invalid, unimplemented
 
 Request: TypeAlias = p4runtime_pb2.StreamMessageRequest
 Response: TypeAlias = p4runtime_pb2.StreamMessageResponse
 Outbox = queue.SimpleQueue[Response | SwitchError | None]  # an error or None ends the stream
+MAX_WAITING = 1 << 13  # messages that a controller has not read
 
 
 class Channel:
-    """Serves the streams of all controllers."""
+    """Serves the streams of all controllers, `max_streams` at a time."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, max_streams: int) -> None:
         self._service = service
+        self._free = threading.BoundedSemaphore(max_streams)
+        self._max_streams = max_streams
 
     def serve(
         self, requests: Iterator[Request], context: grpc.ServicerContext
     ) -> Iterator[Response]:
+        if not self._free.acquire(blocking=False):
+            message = f"{self._max_streams} streams are open"
+            abort(context, RpcError(code_pb2.RESOURCE_EXHAUSTED, message))
+        try:
+            yield from self._serve(requests, context)
+        finally:
+            self._free.release()
+
+    def _serve(
+        self, requests: Iterator[Request], context: grpc.ServicerContext
+    ) -> Iterator[Response]:
         outbox: Outbox = queue.SimpleQueue()
-        device_id = self._service.device_id
-        stream = Stream(lambda verdict: outbox.put(_arbitration(device_id, verdict)))
+        stream = self._stream(outbox)
         context.add_callback(lambda: outbox.put(None))
         listener = threading.Thread(
             target=self._listen,
@@ -51,31 +68,78 @@ class Channel:
         finally:
             self._service.arbiter.remove(stream)
 
+    def _stream(self, outbox: Outbox) -> Stream:
+        device_id = self._service.device_id
+
+        def send(message: Response) -> None:
+            if outbox.qsize() < MAX_WAITING:
+                outbox.put(message)
+            else:
+                self._service.notifier.lost["stream_full"] += 1
+
+        return Stream(lambda verdict: outbox.put(_arbitration(device_id, verdict)), send)
+
     def _listen(
         self, requests: Iterator[Request], client: str, stream: Stream, outbox: Outbox
     ) -> None:
         with contextlib.suppress(grpc.RpcError):  # the stream was cancelled
             for request in requests:
-                kind = request.WhichOneof("update")
                 try:
-                    if kind == "arbitration":
+                    if request.WhichOneof("update") == "arbitration":
                         self._arbitrate(stream, client, request.arbitration)
                     else:
-                        outbox.put(_refuse(kind, request))
-                except SwitchError as error:
-                    outbox.put(error)
+                        self._take(stream, request)
+                except _Ended as ended:
+                    outbox.put(ended.error)
                     return
+                except SwitchError as error:
+                    stream.send(_refusal(error, request))
         outbox.put(None)
 
     def _arbitrate(
         self, stream: Stream, client: str, update: p4runtime_pb2.MasterArbitrationUpdate
     ) -> None:
+        try:
+            self._check_arbitration(stream, client, update)
+            election_id = (update.election_id.high, update.election_id.low)
+            self._service.arbiter.update(stream, update.role.name, election_id)
+        except SwitchError as error:
+            raise _Ended(error) from error
+
+    def _check_arbitration(
+        self, stream: Stream, client: str, update: p4runtime_pb2.MasterArbitrationUpdate
+    ) -> None:
+        if stream.role is not None and update.device_id != self._service.device_id:
+            message = f"the stream is of device {self._service.device_id}, not {update.device_id}"
+            raise RpcError(code_pb2.FAILED_PRECONDITION, message)
         self._service.check_device(update.device_id)
         if update.role.HasField("config"):
             raise unimplemented("roles with a configuration: the switch is given one by a file")
         self._service.roles.taken(update.role.name, client)
-        election_id = (update.election_id.high, update.election_id.low)
-        self._service.arbiter.update(stream, update.role.name, election_id)
+
+    def _take(self, stream: Stream, request: Request) -> None:
+        """A message from a primary."""
+        kind = request.WhichOneof("update")
+        if kind is None:
+            raise invalid("a stream message that says nothing")
+        if kind not in ("packet", "digest_ack"):
+            raise unimplemented(f"stream messages of kind {kind}")
+        if not self._service.arbiter.is_primary(stream):
+            message = "the stream is not that of a primary"
+            raise RpcError(code_pb2.PERMISSION_DENIED, message)
+        if kind == "digest_ack":
+            self._service.acknowledge(request.digest_ack)
+        else:
+            self._service.roles.scope(stream.role or "").check_packets()
+            self._service.packet_out(request.packet)
+
+
+class _Ended(Exception):  # noqa: N818
+    """The stream ends with this error."""
+
+    def __init__(self, error: SwitchError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _arbitration(device_id: int, verdict: Verdict) -> Response:
@@ -98,12 +162,16 @@ _MESSAGES = {
 }
 
 
-def _refuse(kind: str | None, request: Request) -> Response:
-    """The answer to a message that this switch has no use for; the stream goes on."""
-    error = unimplemented(f"stream messages of kind {kind}")
+def _refusal(error: SwitchError, request: Request) -> Response:
+    """The answer to a message that was of no use, with the message; the stream goes on."""
     response = Response()
     response.error.canonical_code = code_of(error)
     response.error.message = str(error)
-    if kind == "packet":
-        response.error.packet_out.packet_out.CopyFrom(request.packet)
+    match request.WhichOneof("update"):
+        case "packet":
+            response.error.packet_out.packet_out.CopyFrom(request.packet)
+        case "digest_ack":
+            response.error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
+        case "other":
+            response.error.other.other.CopyFrom(request.other)
     return response

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,11 +19,21 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import Engine
 from softswitch.errors import StateError, SwitchError
-from softswitch.p4runtime import cells, entries, meters, profiles
+from softswitch.p4info import DigestInfo
+from softswitch.p4runtime import cells, digests, entries, meters, profiles
+from softswitch.p4runtime.digest_data import digest_data
 from softswitch.p4runtime.pipeline import EntryNote, GroupNote, Pipeline, SessionNote
 from softswitch.p4runtime.roles import Role
 from softswitch.p4runtime.status import RpcError, invalid, unimplemented
-from softswitch.state import Change, EntryUpdate, GroupUpdate, SessionUpdate, Snapshot, Update
+from softswitch.state import (
+    Change,
+    DigestUpdate,
+    EntryUpdate,
+    GroupUpdate,
+    SessionUpdate,
+    Snapshot,
+    Update,
+)
 
 CHANGES = {
     p4runtime_pb2.Update.INSERT: Change.INSERT,
@@ -111,6 +122,7 @@ def _plan_table_entry(pipeline: Pipeline, change: Change, given: p4runtime_pb2.T
 
 def _note_entry(pipeline: Pipeline, update: EntryUpdate, note: EntryNote) -> None:
     pipeline.entry_notes[update.table, (update.matches, update.priority)] = note
+    pipeline.idle.expect(note.idle_timeout_ns, time.monotonic_ns())
 
 
 def _forget_entry(pipeline: Pipeline, update: EntryUpdate) -> None:
@@ -185,6 +197,22 @@ def _plan_value_set(pipeline: Pipeline, change: Change, given: p4runtime_pb2.Val
     return Plan(entries.decode_value_set(pipeline.info, change, given))
 
 
+def _plan_digest(pipeline: Pipeline, change: Change, given: p4runtime_pb2.DigestEntry) -> Plan:
+    digest = pipeline.info.digests.by_id(given.digest_id)
+    if change is Change.INSERT:
+        _check_shape(pipeline, digest)
+    return Plan(DigestUpdate(change, digest.name, digests.decode_config(given)))
+
+
+def _check_shape(pipeline: Pipeline, digest: DigestInfo) -> None:
+    """UnsupportedFeature for a digest that cannot be told later."""
+    message = pipeline.info.message
+    [spec] = [d.type_spec for d in message.digests if d.preamble.id == digest.id]
+    for found in pipeline.program.digests.values():
+        if found.name == digest.name:
+            digest_data(spec, message.type_info, [0] * len(found.fields))
+
+
 def _plan_counter(pipeline: Pipeline, change: Change, given: p4runtime_pb2.CounterEntry) -> Plan:
     _only_modify(change, "a counter")
     write = cells.counter_write(pipeline, given)
@@ -245,6 +273,7 @@ _PLANNERS: dict[str, Callable[..., Plan]] = {
     "action_profile_member": _plan_member,
     "action_profile_group": _plan_action_group,
     "register_entry": _plan_register,
+    "digest_entry": _plan_digest,
 }
 
 
@@ -293,5 +322,6 @@ def _commit(pipeline: Pipeline, before: Snapshot, writes: list[cells.EngineWrite
     engine: Engine = pipeline.engine
     if pipeline.state.snapshot is not before:
         engine.update(pipeline.state.snapshot)
+        pipeline.digests.follow(pipeline.state.snapshot.digests)
     for write in writes:
         write(engine)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
 
+from softswitch.ports.cpu import CpuPort
 from softswitch.ports.ethernet import EthernetPort, ethernet_ring
 from softswitch.ports.faults import FaultChain, FaultSpec
 from softswitch.ports.line import Line
@@ -25,7 +26,9 @@ MAX_PORT = 510  # v1model's port is bit<9>, and 511 means drop
 
 @dataclass(frozen=True, slots=True)
 class PortSpec:
-    """A port number and what it is connected to: "udp:ADDRESS:PORT", "memory" or an interface."""
+    """A port number and what it is connected to: "udp:ADDRESS:PORT", "memory", "cpu" for
+    the controllers, or an interface.
+    """
 
     number: int
     target: str
@@ -88,6 +91,8 @@ def _open_port(
 ) -> Port:
     if spec.target == "memory":
         return MemoryPort(spec.number)
+    if spec.target == "cpu":
+        return CpuPort(spec.number)
     if spec.target.startswith("udp:"):
         return UdpPort(spec.number, _udp_address(spec), buffers=udp())
     return EthernetPort(spec.number, spec.target, ring=ethernet())

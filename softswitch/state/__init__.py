@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Control-plane state: entries, default actions, action profiles, multicast groups, clone sessions,
-value sets; it touches no packet.
+value sets, digests wanted; it touches no packet.
 """
 
 from softswitch.state.checks import MAX_SESSION, wildcard
@@ -10,6 +10,7 @@ from softswitch.state.snapshot import (
     ActionSet,
     Choice,
     CloneSession,
+    DigestConfig,
     Entry,
     EntryKey,
     ProfileState,
@@ -24,6 +25,7 @@ from softswitch.state.updates import (
     ActionGroupUpdate,
     Change,
     DefaultUpdate,
+    DigestUpdate,
     EntryUpdate,
     GroupUpdate,
     MemberUpdate,
@@ -42,6 +44,8 @@ __all__ = [
     "CloneSession",
     "ControlState",
     "DefaultUpdate",
+    "DigestConfig",
+    "DigestUpdate",
     "Entry",
     "EntryKey",
     "EntryUpdate",

@@ -14,6 +14,7 @@ from softswitch.state.updates import (
     ActionGroupUpdate,
     Change,
     DefaultUpdate,
+    DigestUpdate,
     EntryUpdate,
     GroupUpdate,
     MemberUpdate,
@@ -152,6 +153,15 @@ def check_value_set(program: ir.Program, update: ValueSetUpdate) -> None:
             )
         for value, bits in zip(member, value_set.parts, strict=True):
             _check_width(f"a member of value set {value_set.name}", value, bits)
+
+
+def check_digest(program: ir.Program, update: DigestUpdate) -> None:
+    if all(digest.name != update.digest for digest in program.digests.values()):
+        raise NotFound(f"no digest {update.digest}")
+    for name in ("max_timeout_ns", "max_list_size", "ack_timeout_ns"):
+        value = getattr(update.value, name)
+        if value < 0:
+            raise InvalidUpdate(f"{name} of digest {update.digest} is {value}, below 0")
 
 
 def check_match(table: ir.Table, key: ir.Key, match: ir.Match) -> None:

@@ -28,6 +28,7 @@ from softswitch.state.updates import (
     ActionGroupUpdate,
     Change,
     DefaultUpdate,
+    DigestUpdate,
     EntryUpdate,
     GroupUpdate,
     MemberUpdate,
@@ -72,6 +73,7 @@ class _Draft:
         self._sessions = dict(base.sessions)
         self._profiles = dict(base.profiles)
         self._value_sets = dict(base.value_sets)
+        self._digests = dict(base.digests)
         self._entries: dict[str, dict[EntryKey, Entry]] = {}  # of the tables changed here
         self._last_id = last_id
 
@@ -98,6 +100,9 @@ class _Draft:
             case ValueSetUpdate():
                 checks.check_value_set(self._program, update)
                 self._update_value_set(update)
+            case DigestUpdate():
+                checks.check_digest(self._program, update)
+                self._update_digest(update)
 
     def finish(self) -> Snapshot:
         return Snapshot(
@@ -107,6 +112,7 @@ class _Draft:
             sessions=self._sessions,
             profiles=self._profiles,
             value_sets=self._value_sets,
+            digests=self._digests,
         )
 
     def _change_table(self, name: str) -> dict[EntryKey, Entry]:
@@ -218,6 +224,14 @@ class _Draft:
         if len(update.members) > size:
             raise ResourceExhausted(f"value set {update.value_set} holds at most {size} members")
         self._value_sets[update.value_set] = update.members
+
+    def _update_digest(self, update: DigestUpdate) -> None:
+        old = self._digests.get(update.digest)
+        _check_presence(f"a configuration of digest {update.digest}", update.change, old)
+        if update.change is Change.DELETE:
+            del self._digests[update.digest]
+        else:
+            self._digests[update.digest] = update.value
 
 
 def _check_presence(what: str, change: Change, old: object) -> None:

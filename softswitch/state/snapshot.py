@@ -101,6 +101,15 @@ class CloneSession:
 
 
 @dataclass(frozen=True, slots=True)
+class DigestConfig:
+    """How a controller wants to be told of one kind of digest."""
+
+    max_timeout_ns: int = 0  # that a message may wait for others; 0: none waits
+    max_list_size: int = 0  # messages told at once; 0: as many as there are
+    ack_timeout_ns: int = 0  # that a message is not repeated unless it is acknowledged
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One immutable state; `version` grows with every transaction."""
 
@@ -110,6 +119,7 @@ class Snapshot:
     sessions: Mapping[int, CloneSession]
     profiles: Mapping[str, ProfileState]
     value_sets: Mapping[str, frozenset[tuple[int, ...]]]
+    digests: Mapping[str, DigestConfig]  # those that a controller wants
 
 
 def initial(program: Program) -> Snapshot:
@@ -131,4 +141,5 @@ def initial(program: Program) -> Snapshot:
         sessions={},
         profiles=dict.fromkeys(program.profiles, ProfileState({}, {})),
         value_sets=value_sets,
+        digests={},
     )

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from softswitch.ir import ActionCall, Match
-from softswitch.state.snapshot import ActionGroup, Choice, CloneSession, Replica
+from softswitch.state.snapshot import ActionGroup, Choice, CloneSession, DigestConfig, Replica
 
 
 class Change(Enum):
@@ -21,6 +21,7 @@ class Change(Enum):
 
 _NOWHERE = CloneSession()
 _EMPTY = ActionGroup({})
+_AT_ONCE = DigestConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,15 @@ class ValueSetUpdate:
     members: frozenset[tuple[int, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class DigestUpdate:
+    """INSERT: the controller wants the digest; DELETE does not look at `value`."""
+
+    change: Change
+    digest: str
+    value: DigestConfig = _AT_ONCE
+
+
 Update: TypeAlias = (
     EntryUpdate
     | DefaultUpdate
@@ -97,4 +107,5 @@ Update: TypeAlias = (
     | GroupUpdate
     | SessionUpdate
     | ValueSetUpdate
+    | DigestUpdate
 )

@@ -205,7 +205,7 @@ class TestStreams:
         other = connect()
         other.outgoing.put(p4.StreamMessageRequest(packet=p4.PacketOut(payload=b"x")))
         error = other.reply().error
-        assert error.canonical_code == code_pb2.UNIMPLEMENTED
+        assert error.canonical_code == code_pb2.PERMISSION_DENIED
         assert error.packet_out.packet_out.payload == b"x"
         other.arbitrate(5)
         assert other.status() == (OK, 5)

@@ -229,7 +229,7 @@ class TestRefusals:
             ("prefix too long", "INVALID_ARGUMENT", "prefix length 33 is not in 1..32"),
             ("below prefix", "INVALID_ARGUMENT", "0x3 has bits below its prefix /31"),
             ("constant table", "PERMISSION_DENIED", "Receive.constant"),
-            ("timeout", "UNIMPLEMENTED", "idle timeouts"),
+            ("timeout", "INVALID_ARGUMENT", "no idle timeouts"),
             ("counter", "INVALID_ARGUMENT", "no direct counter"),
             ("extern", "UNIMPLEMENTED", "extern_entry"),
         ],

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a digest says as P4Data: its flat list of values in the shape that P4Info gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from p4.config.v1 import p4types_pb2
+from p4.v1 import p4data_pb2
+
+from softswitch.errors import UnsupportedFeature
+from softswitch.p4runtime.bytestrings import encode
+
+
+def digest_data(
+    spec: p4types_pb2.P4DataTypeSpec, types: p4types_pb2.P4TypeInfo, values: Sequence[int]
+) -> p4data_pb2.P4Data:
+    """UnsupportedFeature for a type that the values cannot be put into."""
+    left = iter(values)
+    try:
+        data = _data(spec, types, left)
+    except StopIteration:
+        data = None
+    if data is None or next(left, None) is not None:
+        raise UnsupportedFeature(f"{len(values)} values for P4Info's type", "a digest")
+    return data
+
+
+def _data(
+    spec: p4types_pb2.P4DataTypeSpec, types: p4types_pb2.P4TypeInfo, values: Iterator[int]
+) -> p4data_pb2.P4Data:
+    kind = spec.WhichOneof("type_spec")
+    data = p4data_pb2.P4Data()
+    if kind == "bitstring":
+        data.bitstring = encode(next(values))
+    elif kind == "bool":
+        data.bool = bool(next(values))
+    elif kind == "serializable_enum":
+        data.enum_value = encode(next(values))
+    elif kind == "header":
+        data.header.is_valid = True
+        num = len(types.headers[spec.header.name].members)
+        data.header.bitstrings.extend(encode(next(values)) for _ in range(num))
+    elif kind in ("struct", "tuple"):
+        data.struct.members.extend(_data(one, types, values) for one in _members(spec, types))
+    elif kind == "new_type":
+        return _data(_underlying(types.new_types[spec.new_type.name]), types, values)
+    else:
+        raise UnsupportedFeature(f"a value of kind {kind}", "a digest")
+    return data
+
+
+def _members(
+    spec: p4types_pb2.P4DataTypeSpec, types: p4types_pb2.P4TypeInfo
+) -> list[p4types_pb2.P4DataTypeSpec]:
+    if spec.WhichOneof("type_spec") == "tuple":
+        return list(spec.tuple.members)
+    return [member.type_spec for member in types.structs[spec.struct.name].members]
+
+
+def _underlying(new: p4types_pb2.P4NewTypeSpec) -> p4types_pb2.P4DataTypeSpec:
+    if new.WhichOneof("representation") == "original_type":
+        return new.original_type
+    if new.translated_type.WhichOneof("sdn_type") != "sdn_bitwidth":
+        raise UnsupportedFeature("a translated string", "a digest")
+    return p4types_pb2.P4DataTypeSpec(bitstring=p4types_pb2.P4BitstringLikeTypeSpec())
