@@ -27,6 +27,8 @@ from softswitch.p4runtime.status import RpcError, abort, abort_write, invalid, n
 from softswitch.p4runtime.write import prepare
 
 API_VERSION = "1.4.1"
+# BMv2's words: controllers know by them that they have to bring a pipeline (finsy does).
+NO_PIPELINE = "no forwarding pipeline config set for this device"
 ENTITIES_PER_RESPONSE = 500
 RESPONSE_BYTES = 1 << 20  # gRPC's default limit is 4 MiB
 
@@ -113,7 +115,7 @@ class Service:
 
     def _present(self) -> Pipeline:
         if self._pipeline is None:
-            raise RpcError(code_pb2.FAILED_PRECONDITION, "no forwarding pipeline is configured")
+            raise RpcError(code_pb2.FAILED_PRECONDITION, NO_PIPELINE)
         return self._pipeline
 
     def read(

@@ -33,7 +33,7 @@ class TestPipeline:
         )
 
     def test_before_a_pipeline_everything_is_a_failed_precondition(self, bare):
-        message = "no forwarding pipeline is configured"
+        message = "no forwarding pipeline config set for this device"
         expected = ("FAILED_PRECONDITION", message)
         assert self.code(bare.read, p4.Entity(table_entry=p4.TableEntry())) == expected
         assert self.code(self.get, bare, GET.ALL) == expected
