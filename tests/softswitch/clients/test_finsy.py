@@ -10,7 +10,7 @@ import pytest
 from softswitch.ports.spec import PortSpec
 from softswitch.switch import Switch, SwitchConfig
 from tests.softswitch.clients import environment
-from tests.softswitch.p4runtime.test_p4runtime_stream import A, B, JSON, P4INFO, ethernet
+from tests.softswitch.p4runtime.test_p4runtime_stream import JSON, P4INFO, A, B, ethernet
 
 APPLICATION = Path(__file__).with_name("finsy_learning.py")
 DEVICE = 4

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ptf, unchanged, tests the switch on interfaces of a network namespace: clients/ptf/learning.py."""
+"""ptf, unchanged, tests the switch on interfaces of a namespace: clients/ptf/learning.py."""
 
 import json
 import os

@@ -65,7 +65,7 @@ class P4RuntimeTest(BaseTest):
         request.arbitration.election_id.low = 1
         self.outgoing.put(request)
         answer = self.incoming.get(timeout=STREAM_S)
-        self.assertEqual(answer.arbitration.status.code, code_pb2.OK)
+        assert answer.arbitration.status.code == code_pb2.OK
 
     def push_pipeline(self):
         request = p4runtime_pb2.SetForwardingPipelineConfigRequest(device_id=self.device)
@@ -117,8 +117,8 @@ class PacketIn(P4RuntimeTest):
         packet = tu.simple_udp_packet(eth_dst=B, eth_src=A)
         tu.send_packet(self, 3, packet)
         got = self.incoming.get(timeout=STREAM_S).packet
-        self.assertEqual(got.payload, bytes(packet))
-        self.assertEqual([one.value for one in got.metadata], [b"\x03", b"\x00", NO_ENTRY])
+        assert got.payload == bytes(packet)
+        assert [one.value for one in got.metadata] == [b"\x03", b"\x00", NO_ENTRY]
         tu.verify_no_other_packets(self)
 
 
@@ -156,4 +156,4 @@ class Counters(P4RuntimeTest):
         asked.counter_data.SetInParent()
         [answer] = self.stub.Read(request)
         [found] = answer.entities
-        self.assertEqual(found.table_entry.counter_data.packet_count, 5)
+        assert found.table_entry.counter_data.packet_count == 5
