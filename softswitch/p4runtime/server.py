@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
+from google.protobuf.message import DecodeError
 from p4.v1 import p4runtime_pb2
 
 from ops.tls import Tls, add_port
 from softswitch.errors import SwitchError
 from softswitch.p4runtime.service import Service
+from softswitch.p4runtime.status import abort, invalid
 from softswitch.p4runtime.stream import Channel
 
+T = TypeVar("T")
 MAX_THREADS = 64  # one is busy per open stream
 MAX_STREAMS = MAX_THREADS - 16  # so that there are always some for the other calls
 MAX_MESSAGE_BYTES = 64 << 20  # a program's JSON comes in one message
@@ -81,15 +85,17 @@ def _handlers(service: Service) -> grpc.GenericRpcHandler[Any, Any]:
     unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
     messages = p4runtime_pb2
     calls: dict[str, Any] = {
-        "Write": unary(service.write, *_codec(messages.WriteRequest)),
-        "Read": stream(service.read, *_codec(messages.ReadRequest)),
+        "Write": unary(_understood(service.write), *_codec(messages.WriteRequest)),
+        "Read": stream(_understood(service.read), *_codec(messages.ReadRequest)),
         "SetForwardingPipelineConfig": unary(
-            service.set_pipeline, *_codec(messages.SetForwardingPipelineConfigRequest)
+            _understood(service.set_pipeline), *_codec(messages.SetForwardingPipelineConfigRequest)
         ),
         "GetForwardingPipelineConfig": unary(
-            service.get_pipeline, *_codec(messages.GetForwardingPipelineConfigRequest)
+            _understood(service.get_pipeline), *_codec(messages.GetForwardingPipelineConfigRequest)
         ),
-        "Capabilities": unary(service.capabilities, *_codec(messages.CapabilitiesRequest)),
+        "Capabilities": unary(
+            _understood(service.capabilities), *_codec(messages.CapabilitiesRequest)
+        ),
         "StreamChannel": grpc.stream_stream_rpc_method_handler(
             Channel(service, MAX_STREAMS).serve, *_codec(messages.StreamMessageRequest)
         ),
@@ -97,5 +103,26 @@ def _handlers(service: Service) -> grpc.GenericRpcHandler[Any, Any]:
     return grpc.method_handlers_generic_handler("p4.v1.P4Runtime", calls)
 
 
-def _codec(request: Any) -> tuple[Any, Any]:
-    return request.FromString, lambda response: response.SerializeToString()
+def _understood(call: Callable[[Any, grpc.ServicerContext], T]) -> Any:
+    """The call, once its request has been understood."""
+
+    def checked(request: Any, context: grpc.ServicerContext) -> T:
+        if isinstance(request, SwitchError):
+            abort(context, request)
+        return call(request, context)
+
+    return checked
+
+
+def _codec(kind: Any) -> tuple[Any, Any]:
+    """Bytes to messages and back; bytes that are none become the error to answer with, since gRPC
+    itself would call them INTERNAL.
+    """
+
+    def parse(data: bytes) -> Any:
+        try:
+            return kind.FromString(data)
+        except (DecodeError, UnicodeDecodeError) as error:
+            return invalid(f"{len(data)} bytes are no {kind.DESCRIPTOR.full_name}: {error}")
+
+    return parse, lambda response: response.SerializeToString()

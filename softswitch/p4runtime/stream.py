@@ -53,7 +53,8 @@ class Channel:
     ) -> Iterator[Response]:
         outbox: Outbox = queue.SimpleQueue()
         stream = self._stream(outbox)
-        context.add_callback(lambda: outbox.put(None))
+        if not context.add_callback(lambda: outbox.put(None)):
+            return  # it has ended already
         listener = threading.Thread(
             target=self._listen,
             args=(requests, client_name(context), stream, outbox),
@@ -84,6 +85,9 @@ class Channel:
     ) -> None:
         with contextlib.suppress(grpc.RpcError):  # the stream was cancelled
             for request in requests:
+                if isinstance(request, SwitchError):  # bytes that are no message
+                    outbox.put(request)
+                    return
                 try:
                     if request.WhichOneof("update") == "arbitration":
                         self._arbitrate(stream, client, request.arbitration)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The switch under attack: a process in a namespace, two wires to it, and what it should answer."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.fuzz.requests import DEVICE
+from incmoe.demo.namespaces import Namespaces, inside, run
+
+CPU_PORT = 64
+START_S = 60.0
+MTU = 1500
+_CLONE_NEWNET = 0x40000000
+_SOL_PACKET, _IGNORE_OUTGOING = 263, 23
+
+
+class FuzzError(RuntimeError):
+    """The switch did what it must not: it ended, or gave no answer in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`wires`: raw sockets on the far ends of ports 1 and 2."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+    wires: tuple[socket.socket, socket.socket]
+    stats_file: Path
+
+    def check_alive(self) -> None:
+        if self.process.poll() is not None:
+            raise FuzzError(f"the switch ended with status {self.process.returncode}")
+
+    def resident_bytes(self) -> int:
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        [line] = [line for line in text.splitlines() if line.startswith("VmRSS:")]
+        return int(line.split()[1]) * 1024
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def stats(self) -> dict[str, Any]:
+        self.stats_file.unlink(missing_ok=True)
+        self.process.send_signal(signal.SIGUSR1)
+        end = time.monotonic() + START_S
+        while not self.stats_file.exists():
+            self.check_alive()
+            if time.monotonic() > end:
+                raise FuzzError("the switch does not write its statistics")
+            time.sleep(0.02)
+        found: dict[str, Any] = json.loads(self.stats_file.read_text())
+        return found
+
+    def arrives(self, frame: bytes, within_s: float) -> bool:
+        """Whether the frame leaves by port 2; all others that left are thrown away."""
+        wire, end = self.wires[1], time.monotonic() + within_s
+        while (left := end - time.monotonic()) > 0:
+            if select.select([wire], [], [], left)[0] and wire.recv(65536) == frame:
+                return True
+        return False
+
+    def drain(self) -> None:
+        for wire in self.wires:
+            while select.select([wire], [], [], 0)[0]:
+                wire.recv(65536)
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Target]:
+    """A switch without a program; needs root."""
+    with Namespaces() as namespaces:
+        name = namespaces.add("fuzz")
+        for port in (1, 2):
+            run(["ip", "-n", name, *_veth(port)])
+            for end in "sh":
+                run(["ip", "-n", name, "link", "set", f"{end}{port}", "arp", "off", "up"])
+        wires = tuple(_raw_socket(name, f"h{port}") for port in (1, 2))
+        assert len(wires) == 2
+        process, address = _start(name, folder)
+        try:
+            yield Target(process, address, wires, folder / "stats.json")
+        finally:
+            process.terminate()
+            try:
+                process.wait(START_S)
+            finally:
+                process.kill()
+            for wire in wires:
+                wire.close()
+
+
+def _veth(port: int) -> list[str]:
+    ends = ["mtu", str(MTU), "type", "veth", "peer", f"h{port}", "mtu", str(MTU)]
+    return ["link", "add", f"s{port}", *ends]
+
+
+def _start(namespace: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+    ready, writing = os.pipe()
+    words = [*inside(namespace), sys.executable, "-m", "incmoe", "switch", "--no-p4"]
+    words += ["--device-id", str(DEVICE), "--cpu-port", str(CPU_PORT), "-i", "1@s1", "-i", "2@s2"]
+    words += ["--grpc-server-addr", f"unix:{folder}/p4runtime", "--ready-fd", str(writing)]
+    words += ["--stats-file", str(folder / "stats.json"), "--log-level", "warning"]
+    process = subprocess.Popen(words, pass_fds=[writing])
+    os.close(writing)
+    with os.fdopen(ready) as pipe:
+        said = pipe.readline()
+    if not said:
+        raise FuzzError(f"the switch did not start: status {process.wait()}")
+    return process, json.loads(said)["grpc"]
+
+
+def _raw_socket(namespace: str, interface: str) -> socket.socket:
+    """Made by a thread that goes into the namespace, and only it."""
+    made: list[socket.socket | OSError] = []
+
+    def make() -> None:
+        try:
+            with Path("/run/netns", namespace).open() as there:
+                libc = ctypes.CDLL(None, use_errno=True)
+                if libc.setns(there.fileno(), _CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), f"setns {namespace}")
+            wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
+            wire.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
+            wire.bind((interface, 0))
+            made.append(wire)
+        except OSError as error:
+            made.append(error)
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    if isinstance(made[0], OSError):
+        raise made[0]
+    return made[0]
