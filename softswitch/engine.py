@@ -5,7 +5,7 @@ or takes a lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -114,6 +114,12 @@ class Engine(Protocol):
     def update(self, state: Snapshot) -> None:
         """Use this control-plane state from the next batch on. Direct counters and meters follow
         their entry's id.
+        """
+        ...
+
+    def prepare(self, state: Snapshot) -> Callable[[], None]:
+        """Make ready for an update while packets are processed; what is returned, called between
+        two batches and before any other update, does the rest of it and is quick.
         """
         ...
 

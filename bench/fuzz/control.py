@@ -94,7 +94,8 @@ class Attacker:
 
     def __init__(self, address: str, answers: Answers) -> None:
         self._answers = answers
-        self._channel = grpc.insecure_channel(address, [("grpc.max_receive_message_length", -1)])
+        options = [("grpc.max_receive_message_length", -1)]
+        self._channel: Any = grpc.insecure_channel(address, options)
         self._callers = ThreadPoolExecutor(NUM_CALLERS)
         name = "/p4.v1.P4Runtime/"
         one, many = self._channel.unary_unary, self._channel.unary_stream

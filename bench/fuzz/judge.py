@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 from google.rpc import code_pb2, status_pb2
 from p4.v1 import p4runtime_pb2 as p4
@@ -35,7 +37,8 @@ def judged(call: str, error: grpc.RpcError) -> tuple[str, bool]:
 
 def _update_codes(error: grpc.RpcError) -> list[str]:
     """The code of each update; none if the answer does not list them."""
-    details = dict(error.trailing_metadata() or ()).get(DETAILS)
+    metadata: Any = error.trailing_metadata() or ()
+    details = dict(metadata).get(DETAILS)
     if details is None:
         return []
     found = [

@@ -9,6 +9,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+Field = Any  # a FieldDescriptor, of an older protobuf than the type stubs are for
 _INTEGERS = {
     FieldDescriptor.CPPTYPE_INT32: (-(1 << 31), (1 << 31) - 1),
     FieldDescriptor.CPPTYPE_UINT32: (0, (1 << 32) - 1),
@@ -16,22 +17,25 @@ _INTEGERS = {
     FieldDescriptor.CPPTYPE_UINT64: (0, (1 << 64) - 1),
     FieldDescriptor.CPPTYPE_ENUM: (0, 12),
 }
+REPEATED: int = 3  # FieldDescriptor.LABEL_REPEATED
 MAX_BYTES = 80
 
 
 def mutate(rng: random.Random, message: Message, depth: int = 8) -> None:
     """Changes one field of the message or, more often, of a message in it."""
-    present = [f for f, _ in message.ListFields() if f.message_type is not None]
+    listed: list[tuple[Field, Any]] = list(message.ListFields())
+    present = [field for field, _ in listed if field.message_type is not None]
     if present and depth and rng.random() < 0.85:
-        mutate_inside(rng, message, rng.choice(present), depth)
+        sizes = [_size(message, field) for field in present]
+        mutate_inside(rng, message, rng.choices(present, sizes)[0], depth)
         return
-    fields = message.DESCRIPTOR.fields
+    fields: list[Field] = list(message.DESCRIPTOR.fields)
     if not fields:
         return
     field = rng.choice(fields)
     if rng.random() < 0.2:
         message.ClearField(field.name)
-    elif field.label == FieldDescriptor.LABEL_REPEATED:
+    elif field.label == REPEATED:
         _change_repeated(rng, message, field)
     elif field.message_type is not None:
         getattr(message, field.name).SetInParent()
@@ -39,9 +43,19 @@ def mutate(rng: random.Random, message: Message, depth: int = 8) -> None:
         setattr(message, field.name, value(rng, field))
 
 
-def mutate_inside(rng: random.Random, message: Message, field: FieldDescriptor, depth: int) -> None:
+def _size(message: Message, field: Field) -> int:
+    """How much there is in it to change."""
     inner = getattr(message, field.name)
-    if field.label != FieldDescriptor.LABEL_REPEATED:
+    items = inner if field.label == REPEATED else [inner]
+    if field.label == REPEATED and field.message_type.GetOptions().map_entry:
+        return 1
+    size: int = 1 + sum(one.ByteSize() for one in items)
+    return size
+
+
+def mutate_inside(rng: random.Random, message: Message, field: Field, depth: int) -> None:
+    inner = getattr(message, field.name)
+    if field.label != REPEATED:
         mutate(rng, inner, depth - 1)
     elif field.message_type.GetOptions().map_entry or not len(inner):
         message.ClearField(field.name)
@@ -51,7 +65,7 @@ def mutate_inside(rng: random.Random, message: Message, field: FieldDescriptor, 
         _change_repeated(rng, message, field)
 
 
-def _change_repeated(rng: random.Random, message: Message, field: FieldDescriptor) -> None:
+def _change_repeated(rng: random.Random, message: Message, field: Field) -> None:
     items: Any = getattr(message, field.name)
     if field.message_type is not None:
         if field.message_type.GetOptions().map_entry:
@@ -66,7 +80,7 @@ def _change_repeated(rng: random.Random, message: Message, field: FieldDescripto
         items.append(value(rng, field))
 
 
-def value(rng: random.Random, field: FieldDescriptor) -> Any:
+def value(rng: random.Random, field: Field) -> Any:
     """Any value of a scalar field, the limits of its type among them."""
     kind = field.cpp_type
     if kind in _INTEGERS:

@@ -64,7 +64,7 @@ class CompiledEngine:
         self._has_meters = has_meters(program)
         self._digests: deque[DigestMessage] = deque(maxlen=MAX_DIGESTS)
         self._state = LoadedState(program, self._memory)
-        self._state.load(initial(program))
+        self._state.prepare(initial(program))()
         started = time.monotonic_ns()
         self._clock = clock or (lambda: (time.monotonic_ns() - started) // 1000)
 
@@ -100,7 +100,10 @@ class CompiledEngine:
         return taken
 
     def update(self, state: Snapshot) -> None:
-        self._state.load(state)
+        self._state.prepare(state)()
+
+    def prepare(self, state: Snapshot) -> Callable[[], None]:
+        return self._state.prepare(state)
 
     def _reserve_scratch(self, batch: Batch) -> None:
         """Have room for the longest frame, however often it goes round, behind what a calculation

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,58 +22,35 @@ from softswitch.compiler.rows import (
 )
 from softswitch.state import ActionSet, Entry, ProfileState, TableState, UseGroup, UseMember
 
-
-@dataclass(frozen=True)
-class Index:
-    """How rows are found: slots or records, the slots' mask or the records' number, and, for lpm
-    tables, the masks in use.
-    """
-
-    entries: Words
-    extent: int
-    masks: Words
+WORD = 0xFFFF_FFFF_FFFF_FFFF
 
 
-@dataclass(frozen=True)
-class TableData:
-    """One version of a table."""
-
-    state: TableState
-    profile: ProfileState | None
-    rows: npt.NDArray[np.uint8]
-    index: Index
-
-    @property
-    def root(self) -> list[int]:
-        """The words by which compiled code finds it."""
-        index = self.index
-        start, masks = index.entries.ctypes.data, index.masks.ctypes.data
-        return [self.rows.ctypes.data, start, index.extent, masks, len(index.masks)]
-
-
-def table_data(
+def table_rows(
     layout: RowLayout,
     state: TableState,
     profile: ProfileState | None,
     cells: Mapping[int, int],
-) -> TableData:
-    """Lay out a table's entries; `cells` maps entry ids to cells of direct counters and meters."""
+    *,
+    room: int,
+) -> npt.NDArray[np.uint8]:
+    """The default's row, the entries', `room` for others, and those of groups; `cells` maps entry
+    ids to cells of direct counters and meters.
+    """
     entries = list(state.entries.values())
-    rows = np.zeros((len(entries) + 1, layout.stride), np.uint8)
-    rows[0] = _row(layout, state.default, 0)
+    rows = np.zeros((len(entries) + 1 + room, layout.stride), np.uint8)
+    rows[0] = row_of_call(layout, state.default, 0)
     groups = _Groups(layout, profile, len(rows))
     for number, entry in enumerate(entries, start=1):
         cell = cells.get(entry.id, 0)
         match entry.call:
             case ir.ActionCall():
-                rows[number] = _row(layout, entry.call, cell)
+                rows[number] = row_of_call(layout, entry.call, cell)
             case UseMember(member):
                 assert profile is not None
-                rows[number] = _row(layout, profile.members[member], cell)
+                rows[number] = row_of_call(layout, profile.members[member], cell)
             case UseGroup() | ActionSet():
                 rows[number] = groups.row(entry.call, cell)
-    rows = np.concatenate([rows, *groups.rows]) if groups.rows else rows
-    return TableData(state, profile, rows, INDEXES[layout.table.kind](layout, entries))
+    return np.concatenate([rows, *groups.rows]) if groups.rows else rows
 
 
 class _Groups:
@@ -98,7 +75,7 @@ class _Groups:
         assert self._profile is not None
         calls = self._profile.calls(choice)
         if calls:
-            self.rows.append(np.stack([_row(self._layout, call, 0) for call in calls]))
+            self.rows.append(np.stack([row_of_call(self._layout, call, 0) for call in calls]))
         first, self._next = self._next, self._next + len(calls)
         return first, len(calls)
 
@@ -107,7 +84,7 @@ def _head(action: int, cell: int) -> bytes:
     return struct.pack("<II", action, cell)
 
 
-def _row(layout: RowLayout, call: ir.ActionCall | None, cell: int) -> npt.NDArray[np.uint8]:
+def row_of_call(layout: RowLayout, call: ir.ActionCall | None, cell: int) -> npt.NDArray[np.uint8]:
     row = bytearray(layout.stride)
     if call is None:
         row[:8] = _head(NOTHING, cell)
@@ -131,32 +108,83 @@ def words_of(values: Sequence[int], num: int) -> Words:
 # --- hashed
 
 
-def _exact_index(layout: RowLayout, entries: Sequence[Entry]) -> Index:
-    keys = [_concatenate(layout, entry)[0] for entry in entries]
-    return _hash_index(words_of(keys, layout.slot_key_words), _no_masks(layout))
+class HashIndex:
+    """Of exact tables, and of lpm tables with the masks in use, longest prefix first.
+
+    A longer prefix has the larger mask: exact keys beside the prefix have all bits set.
+    """
+
+    def __init__(self, layout: RowLayout, entries: Sequence[Entry], room: int) -> None:
+        self._layout = layout
+        values = [key_and_mask(layout, entry) for entry in entries]
+        self._is_lpm = layout.table.kind is ir.MatchKind.LPM
+        masks = sorted({mask for _, mask in values}, reverse=True) if self._is_lpm else []
+        self._number = {mask: number for number, mask in enumerate(masks)}
+        self._masks = words_of(masks, layout.key_words)
+        keys = words_of([self._key(*value) for value in values], layout.slot_key_words)
+        num_slots = 1 << (2 * (len(keys) + room)).bit_length()
+        self._slots = np.zeros((num_slots, keys.shape[1] + 1), np.uint64)
+        _insert(self._slots, keys, np.arange(1, len(keys) + 1, dtype=np.uint64))
+
+    @property
+    def root(self) -> list[int]:
+        """The slots and the mask of their numbers, the masks and their number."""
+        last = len(self._slots) - 1
+        masks = self._masks
+        return [self._slots.ctypes.data, last, masks.ctypes.data, len(masks)]
+
+    def can_hold(self, entry: Entry) -> bool:
+        """Whether its mask is in use."""
+        return not self._is_lpm or key_and_mask(self._layout, entry)[1] in self._number
+
+    def insert(self, entry: Entry, row: int) -> None:
+        """There must be room, and no slot for the key."""
+        words = self._words(entry)
+        slot = self._home(words)
+        while self._slots[slot, -1]:
+            slot = self._after(slot)
+        self._slots[slot] = [*words, row]
+
+    def remove(self, entry: Entry) -> None:
+        """Moves back what lies behind, so that no search ends too soon."""
+        words = self._words(entry)
+        hole = self._home(words)
+        while self._slots[hole, :-1].tolist() != words:
+            hole = self._after(hole)
+        slot = self._after(hole)
+        while self._slots[slot, -1]:
+            home = self._home(self._slots[slot, :-1].tolist())
+            if self._distance(home, slot) >= self._distance(hole, slot):
+                self._slots[hole] = self._slots[slot]
+                hole = slot
+            slot = self._after(slot)
+        self._slots[hole] = 0
+
+    def _key(self, value: int, mask: int) -> int:
+        if not self._is_lpm:
+            return value
+        return self._number[mask] << 64 * self._layout.key_words | value
+
+    def _words(self, entry: Entry) -> list[int]:
+        return _split(self._key(*key_and_mask(self._layout, entry)), self._layout.slot_key_words)
+
+    def _home(self, words: Sequence[int]) -> int:
+        return hash_words(words) & (len(self._slots) - 1)
+
+    def _after(self, slot: int) -> int:
+        return (slot + 1) & (len(self._slots) - 1)
+
+    def _distance(self, first: int, second: int) -> int:
+        return (second - first) & (len(self._slots) - 1)
 
 
-def _lpm_index(layout: RowLayout, entries: Sequence[Entry]) -> Index:
-    """A longer prefix has the larger mask: exact keys beside the prefix have all bits set."""
-    values = [_concatenate(layout, entry) for entry in entries]
-    masks = sorted({mask for _, mask in values}, reverse=True)
-    number = {mask: index for index, mask in enumerate(masks)}
-    up = 64 * layout.key_words
-    keys = [number[mask] << up | value for value, mask in values]
-    in_use = words_of(masks, layout.key_words)
-    return _hash_index(words_of(keys, layout.slot_key_words), in_use)
-
-
-def _no_masks(layout: RowLayout) -> Words:
-    return words_of([], layout.key_words)
-
-
-def _hash_index(keys: Words, masks: Words) -> Index:
-    """Slots for keys [row - 1, words]."""
-    num_slots = 1 << max(2 * len(keys), 1).bit_length()
-    slots = np.zeros((num_slots, keys.shape[1] + 1), np.uint64)
-    _insert(slots, keys, np.arange(1, len(keys) + 1, dtype=np.uint64))
-    return Index(slots, num_slots - 1, masks)
+def hash_words(words: Sequence[int]) -> int:
+    """As hash_keys, of one key."""
+    state = 0
+    for word in words:
+        state = (state ^ word) * HASH_FACTOR & WORD
+        state ^= state >> HASH_SHIFT
+    return state
 
 
 def _insert(slots: Words, keys: Words, rows: Words) -> None:
@@ -187,15 +215,41 @@ def hash_keys(keys: Words) -> Words:
 # --- in order of precedence
 
 
-def _scan_index(layout: RowLayout, entries: Sequence[Entry]) -> Index:
-    numbers = sorted(range(len(entries)), key=lambda i: (-entries[i].priority, entries[i].id))
-    records = [_record(layout, entries[i], i + 1) for i in numbers]
-    index = np.array(records, np.uint64).reshape(len(records), layout.record_words)
-    return Index(index, len(records), _no_masks(layout))
+class ScanIndex:
+    """Of all other tables: records, the best first."""
+
+    def __init__(self, layout: RowLayout, entries: Sequence[Entry], room: int) -> None:
+        self._layout = layout
+        numbers = sorted(range(len(entries)), key=lambda i: _precedence(entries[i]))
+        self._order = [_precedence(entries[i]) for i in numbers]
+        records = [_record(layout, entries[i], i + 1) for i in numbers]
+        self._records = np.array(records, np.uint64).reshape(len(records), layout.record_words)
+
+    @property
+    def root(self) -> list[int]:
+        return [self._records.ctypes.data, len(self._records), 0, 0]
+
+    def can_hold(self, entry: Entry) -> bool:
+        return True
+
+    def insert(self, entry: Entry, row: int) -> None:
+        at = bisect_left(self._order, _precedence(entry))
+        self._order.insert(at, _precedence(entry))
+        record = np.array(_record(self._layout, entry, row), np.uint64)
+        self._records = np.insert(self._records, at, record, axis=0)
+
+    def remove(self, entry: Entry) -> None:
+        at = bisect_left(self._order, _precedence(entry))
+        del self._order[at]
+        self._records = np.delete(self._records, at, axis=0)
+
+
+def _precedence(entry: Entry) -> tuple[int, int]:
+    return -entry.priority, entry.id
 
 
 def _record(layout: RowLayout, entry: Entry, row: int) -> list[int]:
-    value, mask = _concatenate(layout, entry)
+    value, mask = key_and_mask(layout, entry)
     words = [*_split(mask, layout.key_words), *_split(value, layout.key_words)]
     for key, match in zip(layout.table.keys, entry.matches, strict=True):
         if isinstance(match, ir.Range):
@@ -205,10 +259,10 @@ def _record(layout: RowLayout, entry: Entry, row: int) -> list[int]:
 
 
 def _split(value: int, num: int) -> list[int]:
-    return [value >> 64 * i & 0xFFFF_FFFF_FFFF_FFFF for i in range(num)]
+    return [value >> 64 * i & WORD for i in range(num)]
 
 
-def _concatenate(layout: RowLayout, entry: Entry) -> tuple[int, int]:
+def key_and_mask(layout: RowLayout, entry: Entry) -> tuple[int, int]:
     """The masked fields' value and mask, as one number each."""
     value = mask = 0
     for key, match in zip(layout.table.keys, entry.matches, strict=True):
@@ -230,9 +284,9 @@ def masked(match: ir.Match, bits: int) -> tuple[int, int]:
     return match.value, match.mask
 
 
-INDEXES: dict[ir.MatchKind, Callable[[RowLayout, Sequence[Entry]], Index]] = {
-    ir.MatchKind.EXACT: _exact_index,
-    ir.MatchKind.LPM: _lpm_index,
-    ir.MatchKind.TERNARY: _scan_index,
-    ir.MatchKind.RANGE: _scan_index,
+INDEXES: dict[ir.MatchKind, type[HashIndex] | type[ScanIndex]] = {
+    ir.MatchKind.EXACT: HashIndex,
+    ir.MatchKind.LPM: HashIndex,
+    ir.MatchKind.TERNARY: ScanIndex,
+    ir.MatchKind.RANGE: ScanIndex,
 }

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from softswitch import ir
-from softswitch.compiler.index import TableData, table_data, words_of
+from softswitch.compiler.index import words_of
+from softswitch.compiler.live_table import LiveTable
 from softswitch.compiler.memory import (
     GROUPS,
     METER_BYTES,
@@ -29,6 +30,7 @@ from softswitch.errors import NotFound
 from softswitch.state import (
     MAX_SESSION,
     CloneSession,
+    EntryKey,
     ProfileState,
     Replica,
     Snapshot,
@@ -55,16 +57,22 @@ class DirectCells:
         self.by_entry = {DEFAULT_ENTRY: 0}
         self._free = list(range(table.size, 0, -1))
 
-    def follow(self, state: TableState) -> None:
-        """Give new entries a cell of zeros; take back those of entries that are gone."""
-        wanted = {entry.id for entry in state.entries.values()}
-        for gone in self.by_entry.keys() - wanted - {DEFAULT_ENTRY}:
-            self._free.append(self.by_entry.pop(gone))
-        for new in sorted(wanted - self.by_entry.keys()):
-            self.by_entry[new] = self._free.pop()
-            for cells in (self._counts, self._meters):
-                if len(cells):
-                    cells[self.by_entry[new]] = 0
+    def follow(self, gone: Iterable[int], new: Iterable[int]) -> list[int]:
+        """Take back the cells of entries that are gone and give new ones theirs, which are to be
+        cleared before a packet sees them.
+        """
+        for entry in gone:
+            self._free.append(self.by_entry.pop(entry))
+        given = []
+        for entry in sorted(new):
+            self.by_entry[entry] = self._free.pop()
+            given.append(self.by_entry[entry])
+        return given
+
+    def clear(self, given: list[int]) -> None:
+        for cells in (self._counts, self._meters):
+            if len(cells):
+                cells[given] = 0
 
     def counts(self, entry: int) -> npt.NDArray[np.uint64]:
         """The entry's (packets, bytes), to read or write."""
@@ -89,7 +97,7 @@ class LoadedState:
         self._program = program
         self._memory = memory
         self._layouts = {n: RowLayout.of(program, t) for n, t in program.tables.items()}
-        self._tables: dict[str, TableData] = {}
+        self._tables: dict[str, LiveTable] = {}
         self._groups: Mapping[int, tuple[Replica, ...]] | None = None
         self._sessions: Mapping[int, CloneSession] | None = None
         self._alive: dict[str, Arrays] = {}
@@ -100,28 +108,49 @@ class LoadedState:
         }
         self.max_copies = 1
 
-    def load(self, state: Snapshot) -> None:
+    def prepare(self, state: Snapshot) -> Callable[[], None]:
+        """Build aside what is large; what is returned joins it to the rest between two batches."""
+        joins = []
         for name, layout in self._layouts.items():
             profile = state.profiles[layout.table.profile] if layout.table.profile else None
-            self._load_table(name, layout, state.tables[name], profile)
+            old = self._tables.get(name)
+            if old is None or old.state is not state.tables[name] or old.profile is not profile:
+                joins.append(self._prepare_table(layout, state.tables[name], profile))
+
+        def join() -> None:
+            for one in joins:
+                one()
+            self._load_rest(state)
+
+        return join
+
+    def _load_rest(self, state: Snapshot) -> None:
         if state.groups != self._groups or state.sessions != self._sessions:
             self._load_groups(state.groups)
             self._load_sessions(state.sessions, state.groups)
         for name, members in state.value_sets.items():
             self._load_value_set(name, members)
 
-    def _load_table(
-        self, name: str, layout: RowLayout, state: TableState, profile: ProfileState | None
-    ) -> None:
-        old = self._tables.get(name)
-        if old is not None and old.state is state and old.profile is profile:
-            return
-        cells = self.direct.get(name)
-        if cells is not None:
-            cells.follow(state)
-        data = table_data(layout, state, profile, cells.by_entry if cells else {})
-        self._memory.words(table_name(name))[:] = data.root
-        self._tables[name] = data
+    def _prepare_table(
+        self, layout: RowLayout, state: TableState, profile: ProfileState | None
+    ) -> Callable[[], None]:
+        name = layout.table.name
+        old, cells = self._tables.get(name), self.direct.get(name)
+        keys = old.changes(state) if old else None
+        given = _follow(cells, old, state, keys) if cells else []
+        by_entry = cells.by_entry if cells else {}
+        in_place = old is not None and keys is not None and old.can_take(state, profile, keys)
+        table = old if old and in_place else LiveTable(layout, state, profile, by_entry)
+
+        def join() -> None:
+            if cells:
+                cells.clear(given)
+            if in_place and keys is not None:
+                table.take(state, keys, by_entry)
+            self._memory.words(table_name(name))[:] = table.root
+            self._tables[name] = table
+
+        return join
 
     def _load_groups(self, groups: Mapping[int, tuple[Replica, ...]]) -> None:
         lists = _replica_lists(groups, 1 << _group_bits(self._program))
@@ -156,6 +185,19 @@ class LoadedState:
         words = np.concatenate([*flat, np.zeros(1, np.uint64)])
         self._memory.words(value_set_name(name))[:] = [words.ctypes.data, len(members)]
         self._alive[name] = [words]
+
+
+def _follow(
+    cells: DirectCells, old: LiveTable | None, state: TableState, keys: set[EntryKey] | None
+) -> list[int]:
+    """Which cells entries are given that are new in a version; `keys` as of LiveTable.changes."""
+    if old is None or keys is None:
+        wanted = {entry.id for entry in state.entries.values()}
+        known = cells.by_entry.keys() - {DEFAULT_ENTRY}
+    else:
+        wanted = {state.entries[key].id for key in keys if key in state.entries}
+        known = {old.state.entries[key].id for key in keys if key in old.state.entries}
+    return cells.follow(known - wanted, wanted - known)
 
 
 def _replica_lists(lists: Mapping[int, tuple[Replica, ...]], count: int) -> Arrays:

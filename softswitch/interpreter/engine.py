@@ -9,6 +9,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -61,6 +62,9 @@ class Interpreter:
             known = {DEFAULT_ENTRY, *(e.id for e in table.entries.values())}
             _keep(memory.direct.get(name, {}), known)
             _keep(memory.direct_meters.get(name, {}), known)
+
+    def prepare(self, state: Snapshot) -> Callable[[], None]:
+        return partial(self.update, state)
 
     def take_digests(self) -> list[DigestMessage]:
         taken = list(self._digests)

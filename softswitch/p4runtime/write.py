@@ -78,7 +78,7 @@ def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest, role: Role)
     for plan, error in zip(plans, errors, strict=True):
         if plan and plan.note and error is None:
             plan.note()
-    return Outcome(errors, lambda: _commit(pipeline, before, writes))
+    return Outcome(errors, _commit(pipeline, before, writes))
 
 
 def _read(
@@ -318,10 +318,19 @@ def _aborted() -> RpcError:
     return RpcError(code_pb2.ABORTED, "not made, since another update of the request failed")
 
 
-def _commit(pipeline: Pipeline, before: Snapshot, writes: list[cells.EngineWrite]) -> None:
+def _commit(
+    pipeline: Pipeline, before: Snapshot, writes: list[cells.EngineWrite]
+) -> Callable[[], None]:
+    """What is left to do between two batches; all that can be done before is."""
     engine: Engine = pipeline.engine
-    if pipeline.state.snapshot is not before:
-        engine.update(pipeline.state.snapshot)
-        pipeline.digests.follow(pipeline.state.snapshot.digests)
-    for write in writes:
-        write(engine)
+    snapshot = pipeline.state.snapshot
+    join = engine.prepare(snapshot) if snapshot is not before else None
+
+    def commit() -> None:
+        if join:
+            join()
+            pipeline.digests.follow(snapshot.digests)
+        for write in writes:
+            write(engine)
+
+    return commit

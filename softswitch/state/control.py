@@ -19,7 +19,6 @@ from softswitch.state.snapshot import (
     EntryKey,
     ProfileState,
     Snapshot,
-    TableState,
     UseGroup,
     UseMember,
     initial,
@@ -75,6 +74,7 @@ class _Draft:
         self._value_sets = dict(base.value_sets)
         self._digests = dict(base.digests)
         self._entries: dict[str, dict[EntryKey, Entry]] = {}  # of the tables changed here
+        self._changed: dict[str, list[EntryKey]] = {}
         self._last_id = last_id
 
     def apply(self, update: Update) -> None:
@@ -105,6 +105,8 @@ class _Draft:
                 self._update_digest(update)
 
     def finish(self) -> Snapshot:
+        for name, keys in self._changed.items():
+            self._tables[name].log.add(self._version, keys)
         return Snapshot(
             version=self._version,
             tables=self._tables,
@@ -119,14 +121,15 @@ class _Draft:
         """The table's entries, copied once, to change in place."""
         if name not in self._entries:
             self._entries[name] = dict(self._tables[name].entries)
-            self._tables[name] = TableState(
-                self._entries[name], self._tables[name].default, self._version
+            self._tables[name] = replace(
+                self._tables[name], entries=self._entries[name], version=self._version
             )
         return self._entries[name]
 
     def _update_entry(self, update: EntryUpdate) -> None:
         entries = self._change_table(update.table)
         key = (update.matches, update.priority)
+        self._changed.setdefault(update.table, []).append(key)
         old = entries.get(key)
         _check_presence(f"an entry {_text(key)} in table {update.table}", update.change, old)
         if update.change is Change.DELETE:

@@ -5,8 +5,9 @@ packet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from softswitch.ir import ActionCall, Match, Program
@@ -35,6 +36,7 @@ class ActionSet:
 
 Choice: TypeAlias = ActionCall | UseMember | UseGroup | ActionSet
 EntryKey = tuple[tuple[Match, ...], int]
+MAX_LOGGED = 1 << 12  # changes of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,36 @@ class Entry:
         return self.matches, self.priority
 
 
+class ChangeLog:
+    """The keys of entries that were changed, with the version of the table that changed them.
+
+    All versions of a table share one; of a version that was given up it may tell keys too many.
+    """
+
+    def __init__(self) -> None:
+        self._changes: deque[tuple[int, EntryKey]] = deque(maxlen=MAX_LOGGED)
+        self._forgotten = 0  # the latest version of which something is no longer here
+
+    def add(self, version: int, keys: Iterable[EntryKey]) -> None:
+        for key in keys:
+            if len(self._changes) == MAX_LOGGED:
+                self._forgotten = max(self._forgotten, self._changes[0][0])
+            self._changes.append((version, key))
+
+    def since(self, version: int, limit: int) -> set[EntryKey] | None:
+        """Keys changed after a version; None if that is too long ago, or for more than `limit`."""
+        if version < self._forgotten:
+            return None
+        keys: set[EntryKey] = set()
+        for changed, key in reversed(self._changes):
+            if changed <= version:
+                break
+            keys.add(key)
+            if len(keys) > limit:
+                return None
+        return keys
+
+
 @dataclass(frozen=True, slots=True)
 class TableState:
     """`version` changes whenever the table's entries or default do."""
@@ -60,6 +92,7 @@ class TableState:
     entries: Mapping[EntryKey, Entry]  # in order of insertion
     default: ActionCall | None
     version: int
+    log: ChangeLog = field(default_factory=ChangeLog, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,15 +28,18 @@ def channel(bare):
         yield opened
 
 
-def code(channel, call, data):
+def send(channel, call, data):
     path = f"/p4.v1.P4Runtime/{call}"
+    if call == "StreamChannel":
+        return list(channel.stream_stream(path)(iter([data]), timeout=LIMIT_S))
+    if call == "Read":
+        return list(channel.unary_stream(path)(data, timeout=LIMIT_S))
+    return channel.unary_unary(path)(data, timeout=LIMIT_S)
+
+
+def code(channel, call, data):
     with pytest.raises(grpc.RpcError) as error:
-        if call == "StreamChannel":
-            list(channel.stream_stream(path)(iter([data]), timeout=LIMIT_S))
-        elif call == "Read":
-            list(channel.unary_stream(path)(data, timeout=LIMIT_S))
-        else:
-            channel.unary_unary(path)(data, timeout=LIMIT_S)
+        send(channel, call, data)
     return error.value.code().name
 
 

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[2] / "docs" / "examples" / "p4"  # what p4c makes of them lies beside them
 BUILD = HERE / "build"
 DIGESTS = BUILD / "sources.sha256"
 
@@ -23,13 +24,17 @@ def names() -> list[str]:
     return sorted(path.stem for path in HERE.glob("*.p4"))
 
 
-def compiled(name: str) -> dict[str, str]:
+def examples() -> list[str]:
+    return sorted(path.stem for path in EXAMPLES.glob("*.p4"))
+
+
+def compiled(name: str, folder: Path = HERE) -> dict[str, str]:
     """File name in the build folder -> what p4c makes of the program now."""
     with tempfile.TemporaryDirectory() as work:
         p4info = Path(work) / f"{name}.p4info.txtpb"
         command = ["p4c", "--target", "bmv2", "--arch", "v1model", "-o", work]
         command += ["--p4runtime-files", str(p4info), f"{name}.p4"]
-        subprocess.run(command, cwd=HERE, check=True)
+        subprocess.run(command, cwd=folder, check=True)
         program = json.loads((Path(work) / f"{name}.json").read_text())
         program["program"] = f"{name}.p4"  # else the path of a temporary folder
         text = json.dumps(program, separators=(",", ":")) + "\n"
@@ -38,11 +43,11 @@ def compiled(name: str) -> dict[str, str]:
 
 def digests() -> str:
     """A line for each source: its SHA-256 and its name, as sha256sum writes it."""
-    lines = []
-    for name in names():
-        source = (HERE / f"{name}.p4").read_bytes()
-        lines.append(f"{hashlib.sha256(source).hexdigest()}  {name}.p4\n")
-    return "".join(lines)
+    sources = [HERE / f"{name}.p4" for name in names()]
+    sources += [EXAMPLES / f"{name}.p4" for name in examples()]
+    return "".join(
+        f"{hashlib.sha256(source.read_bytes()).hexdigest()}  {source.name}\n" for source in sources
+    )
 
 
 def main() -> int:
@@ -53,6 +58,9 @@ def main() -> int:
     for name in names():
         for file, text in compiled(name).items():
             (BUILD / file).write_text(text)
+    for name in examples():
+        for file, text in compiled(name, EXAMPLES).items():
+            (EXAMPLES / file).write_text(text)
     DIGESTS.write_text(digests())
     return 0
 
