@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ops.metrics import OPTION_HELP, MetricsError, served
 from softswitch.errors import SwitchError
 
 if TYPE_CHECKING:
+    from softswitch.interpreter.trace import TraceWriter
     from softswitch.ports.faults import FaultSpec
     from softswitch.switch import Switch, SwitchConfig
 
@@ -125,6 +127,13 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
 
 def _add_watching(parser: argparse.ArgumentParser) -> None:
     logs.add_options(parser)
+    parser.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="what befalls each packet, with --engine interpreter: text, JSON lines if the name"
+        " ends in .json, - for the standard output",
+    )
     parser.add_argument("--metrics", metavar="ADDRESS", help=OPTION_HELP)
     parser.add_argument(
         "--stats-file",
@@ -154,7 +163,11 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from softswitch.switch import Switch
 
-    with Switch(_config(args)) as switch, _metrics(switch, args.metrics) as metrics:
+    with (
+        _trace(args.trace) as trace,
+        Switch(replace(_config(args), trace=trace)) as switch,
+        _metrics(switch, args.metrics) as metrics,
+    ):
         _announce(switch, args, metrics)
         status = _serve(switch, args.stats_file)
         _write_stats(switch, args.stats_file)
@@ -223,6 +236,23 @@ def _metrics(switch: Switch, address: str | None) -> Iterator[str | None]:
         return
     with served(address, lambda: collect(switch.stats())) as where:
         yield where
+
+
+@contextmanager
+def _trace(path: Path | None) -> Iterator[TraceWriter | None]:
+    from softswitch.interpreter.trace import TraceWriter
+
+    if path is None:
+        yield None
+    elif path == Path("-"):
+        yield TraceWriter(sys.stdout, as_json=False)
+    else:
+        try:
+            file = path.open("w", encoding="utf-8")
+        except OSError as error:
+            raise SwitchError(f"cannot write {path}: {error.strerror}") from error
+        with file:
+            yield TraceWriter(file, as_json=path.suffix == ".json")
 
 
 def _faults(args: argparse.Namespace, direction: str) -> list[FaultSpec]:

@@ -23,6 +23,7 @@ from softswitch.dataplane import DataPlane, Process
 from softswitch.engine import Batch, Engine
 from softswitch.errors import SwitchError
 from softswitch.interpreter import Interpreter
+from softswitch.interpreter.memory import Trace
 from softswitch.p4runtime.roles import Roles
 from softswitch.p4runtime.server import Server
 from softswitch.p4runtime.service import Service
@@ -58,6 +59,7 @@ class SwitchConfig:
     wires: WireOptions = field(default_factory=WireOptions)
     tls: Tls | None = None  # of the server
     roles: Roles = field(default_factory=Roles)
+    trace: Trace | None = None  # told of all that befalls packets; the interpreter's only
 
 
 class Switch:
@@ -66,9 +68,12 @@ class Switch:
     def __init__(self, config: SwitchConfig) -> None:
         self.device_id = config.device_id
         self._engine_kind = config.engine
+        self._trace = config.trace
         self._engine: Engine | None = None
         if config.engine not in ENGINES:
             raise SwitchError(f"unknown engine {config.engine!r}, known are {', '.join(ENGINES)}")
+        if config.trace and config.engine != "interpreter":
+            raise SwitchError(f"only the interpreter can trace packets, not {config.engine}")
         lines = open_lines(config.ports, config.wires)
         self._plane = DataPlane(lines, FRAMES_PER_BATCH[config.engine])
         with ExitStack() as opened:
@@ -133,6 +138,8 @@ class Switch:
         return self._plane.failure
 
     def make_engine(self, program: ir.Program) -> Engine:
+        if self._trace is not None:
+            return Interpreter(program, trace=self._trace)
         return ENGINES[self._engine_kind](program)
 
     def between_batches(self, function: Callable[[], T]) -> T:

@@ -95,17 +95,19 @@ class Attacker:
     def __init__(self, address: str, answers: Answers) -> None:
         self._answers = answers
         options = [("grpc.max_receive_message_length", -1)]
-        self._channel: Any = grpc.insecure_channel(address, options)
+        self._channel = grpc.insecure_channel(address, options)
         self._callers = ThreadPoolExecutor(NUM_CALLERS)
         name = "/p4.v1.P4Runtime/"
-        one, many = self._channel.unary_unary, self._channel.unary_stream
+        one: Any = self._channel.unary_unary
+        many: Any = self._channel.unary_stream
         self._calls: dict[str, Any] = {
             call: one(f"{name}{call}")
             for call in ("Write", "Capabilities", "SetForwardingPipelineConfig")
         }
         self._calls["GetForwardingPipelineConfig"] = one(f"{name}GetForwardingPipelineConfig")
         self._calls["Read"] = many(f"{name}Read")
-        self._stream = self._channel.stream_stream(f"{name}StreamChannel")
+        stream: Any = self._channel.stream_stream
+        self._stream = stream(f"{name}StreamChannel")
 
     def close(self) -> None:
         self._callers.shutdown()

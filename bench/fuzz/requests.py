@@ -51,7 +51,7 @@ class Requests:
 
     def next(self) -> Request:
         """A call other than StreamChannel."""
-        call = self._rng.choices(CALLS, [60, 30, 0.4, 2, 1])[0]
+        call = self._rng.choices(CALLS, [60, 30, 0.1, 2, 1])[0]
         return Request(call, *self._harmed(_MAKERS[call](self)))
 
     def next_streamed(self) -> Request:

@@ -26,7 +26,8 @@ CPU_PORT = 64
 START_S = 60.0
 MTU = 1500
 _CLONE_NEWNET = 0x40000000
-_SOL_PACKET, _IGNORE_OUTGOING = 263, 23
+RECEIVE_BYTES = 1 << 24  # that wait on a wire
+_SOL_PACKET, _IGNORE_OUTGOING, _RCVBUFFORCE = 263, 23, 33
 
 
 class FuzzError(RuntimeError):
@@ -137,6 +138,7 @@ def _raw_socket(namespace: str, interface: str) -> socket.socket:
                     raise OSError(ctypes.get_errno(), f"setns {namespace}")
             wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
             wire.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
+            wire.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, RECEIVE_BYTES)
             wire.bind((interface, 0))
             made.append(wire)
         except OSError as error:

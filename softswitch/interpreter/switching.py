@@ -71,6 +71,7 @@ class Switching:
 
     def run(self, port: int, frame: bytes) -> Iterator[Sent]:
         """The copies of one frame that leave."""
+        self.memory.trace("packet", f"on port {port}", {"bytes": len(frame), "data": frame.hex()})
         waiting = deque([Pass(InstanceType.NORMAL, frame, port)])
         num_more = 0
         while waiting:
@@ -204,7 +205,9 @@ class Switching:
             calculations.update(packet, checksum)
         frame = _deparse(packet)
         if packet.marks.recirculate is None:
-            yield port, frame[: packet.most_bytes]
+            sent = frame[: packet.most_bytes]
+            self.memory.trace("sent", f"by port {port}", {"bytes": len(sent), "data": sent.hex()})
+            yield port, sent
         else:
             kept = packet.kept(packet.marks.recirculate)
             yield Pass(InstanceType.RECIRCULATED, frame, begun.port, kept)

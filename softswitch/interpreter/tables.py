@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from softswitch import ir
@@ -32,10 +32,11 @@ def run_pipeline(memory: Memory, state: Snapshot, packet: Packet, pipeline: ir.P
 
 def _apply_table(memory: Memory, state: Snapshot, packet: Packet, table: ir.Table) -> str | None:
     """Run the action found; the next node's name."""
-    entry = look_up(table, state, packet)
+    key = _key(table, packet)
+    entry = look_up(table, state, key)
     call = _chosen(table, state, packet, entry) if entry else state.tables[table.name].default
     entry_id = entry.id if entry else DEFAULT_ENTRY
-    memory.trace("table", table.name, {"entry": entry_id, "action": call.action if call else None})
+    memory.trace("table", table.name, _outcome(table, key, entry, call))
     memory.count_entry(table.name, entry_id, len(packet.data))
     if entry and table.direct_meter:
         colour = memory.meter_entry(table, entry.id, len(packet.data))
@@ -62,12 +63,28 @@ def _chosen(table: ir.Table, state: Snapshot, packet: Packet, entry: Entry) -> i
     return calls[calculate(packet, selector) % len(calls)] if calls else None
 
 
-def look_up(table: ir.Table, state: Snapshot, packet: Packet) -> Entry | None:
+def _outcome(
+    table: ir.Table, key: Sequence[int], entry: Entry | None, call: ir.ActionCall | None
+) -> Mapping[str, object]:
+    """What a lookup came to, for the trace."""
+    return {
+        "key": {k.name: value for k, value in zip(table.keys, key, strict=True)},
+        "hit": entry is not None,
+        "entry": entry.id if entry else DEFAULT_ENTRY,
+        "action": call.action if call else None,
+        "arguments": list(call.arguments) if call else [],
+    }
+
+
+def _key(table: ir.Table, packet: Packet) -> list[int]:
+    evaluator = Evaluator(packet)
+    return [_key_value(evaluator, key) for key in table.keys]
+
+
+def look_up(table: ir.Table, state: Snapshot, key: Sequence[int]) -> Entry | None:
     """The winning entry (rules: ir.MatchKind)."""
     if not table.keys:
         return None
-    evaluator = Evaluator(packet)
-    key = [_key_value(evaluator, k) for k in table.keys]
     entries = state.tables[table.name].entries.values()
     fitting = [e for e in entries if _fits(e, key, table)]
     return max(fitting, key=RANKS[table.kind], default=None)

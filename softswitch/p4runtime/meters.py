@@ -103,11 +103,16 @@ def metered_table(pipeline: Pipeline, number: int) -> TableInfo:
 
 def config_of(rates: MeterRates) -> p4runtime_pb2.MeterConfig:
     return p4runtime_pb2.MeterConfig(
-        cir=round(rates.rate * PER_SECOND),
+        cir=_per_second(rates.rate),
         cburst=rates.burst,
-        pir=round(rates.peak_rate * PER_SECOND),
+        pir=_per_second(rates.peak_rate),
         pburst=rates.peak_burst,
     )
+
+
+def _per_second(rate: float) -> int:
+    """The largest rates are rounded to more than the message's int64 holds."""
+    return min(round(rate * PER_SECOND), (1 << 63) - 1)
 
 
 def _rates(config: p4runtime_pb2.MeterConfig) -> MeterRates:

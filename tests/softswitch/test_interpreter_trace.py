@@ -27,6 +27,7 @@ def test_the_trace_tells_a_packets_way() -> None:
     way = traced("copies", cmd_to_the_drop_port)
     events = [entry for entry in way if entry[0] != "condition"]
     assert events == [
+        ("packet", "on port 0"),
         ("parser state", "start"),
         ("table", "Receive.commands"),
         ("drop", "ingress"),

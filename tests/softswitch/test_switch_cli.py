@@ -81,6 +81,25 @@ def end(process, number=signal.SIGTERM):
     return process.wait(10), process.stderr.read()
 
 
+class TestTrace:
+    def test_the_interpreter_writes_what_befalls_packets(self, up, tmp_path):
+        trace = tmp_path / "trace.json"
+        words = ["--engine", "interpreter", "--trace", str(trace), "-i", f"1@{UDP_PORT}"]
+        process, _ = up(*words, "--p4info", str(P4INFO), str(JSON))
+        _, address, port = UDP_PORT.split(":")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
+            host.sendto(b"hello", (address, int(port)))
+        wait_for(lambda: '"drop"' in trace.read_text() or '"sent"' in trace.read_text())
+        assert end(process)[0] == 0
+        events = [json.loads(line) for line in trace.read_text().splitlines()]
+        assert (events[0]["event"], events[0]["name"]) == ("packet", "on port 1")
+
+    def test_compiled_code_cannot_be_traced(self, run, tmp_path):
+        words = ["--trace", str(tmp_path / "t"), "--no-p4", "--grpc-server-addr", "127.0.0.1:0"]
+        said = "incmoe: only the interpreter can trace packets, not compiled\n"
+        assert run(*words) == (2, said)
+
+
 class TestLife:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     @pytest.mark.parametrize("engine", ["compiled", "interpreter"])

@@ -177,6 +177,11 @@ class TestMeters:
         ctl.write((MODIFY, self.cell(ctl, 2)))
         assert ctl.read(whole) == [self.cell(ctl, index) for index in range(8)]
 
+    def test_the_largest_rates_can_be_read(self, ctl):
+        most = {"cir": (1 << 63) - 1, "cburst": 1, "pir": (1 << 63) - 1, "pburst": 1}
+        ctl.write((MODIFY, self.cell(ctl, 2, **most)))
+        assert ctl.read(self.cell(ctl, 2)) == [self.cell(ctl, 2, **most)]
+
     def test_rates_that_make_no_sense_are_refused(self, ctl):
         too_much = self.cell(ctl, 0, cir=2, cburst=1, pir=1, pburst=1)
         outside = self.cell(ctl, 8, cir=1, cburst=1, pir=1, pburst=1)
