@@ -13,7 +13,9 @@ import llvmlite.binding as llvm
 import llvmlite.ir as ll
 
 OPT_LEVEL = 2
-MAX_KEPT = 8  # programs; a controller that pushes a program again does not wait for it again
+# Programs: a controller that pushes one again does not wait for it again, and memory does not grow
+# by what llvmlite never gives back of a module that it optimised.
+MAX_KEPT = 32
 
 _objects: OrderedDict[str, bytes] = OrderedDict()  # digest of a module's text -> object code
 
