@@ -81,8 +81,8 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
 def _rate(text: str) -> int:
     try:
         rate = Rate.parse(text)
-    except DemoError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    except DemoError:
+        raise argparse.ArgumentTypeError(f"{text}: must be 100kbit to 100gbit") from None
     if rate is None:
         raise argparse.ArgumentTypeError(f"{text}: links are the bottleneck here, and need a rate")
     return rate.bit_s

@@ -38,6 +38,11 @@ def inside(namespace: str) -> list[str]:
     return ["ip", "netns", "exec", namespace] if namespace else []
 
 
+def are_there(names: Iterable[str]) -> bool:
+    """Whether all of them have been made."""
+    return all((_NAMED / name).exists() for name in names)
+
+
 def delete(names: Iterable[str]) -> None:
     """Ends what runs in those that are there, and deletes them."""
     for name in names:
@@ -90,8 +95,8 @@ class Namespaces:
     def add(self, suffix: str) -> str:
         """Makes one with loopback up and without IPv6; returns its name."""
         name = f"incmoe-{os.getpid()}-{suffix}"
-        run(["ip", "netns", "add", name])
         self._note(name)
+        run(["ip", "netns", "add", name])
         run(["ip", "-n", name, "link", "set", "lo", "up"])
         _disable_ipv6(name)
         return name
@@ -99,12 +104,13 @@ class Namespaces:
     def adopt(self, suffix: str, pid: int) -> str:
         """Names the namespace that a process is in, which ends with the others; without IPv6."""
         name = f"incmoe-{os.getpid()}-{suffix}"
-        run(["ip", "netns", "attach", name, str(pid)])
         self._note(name)
+        run(["ip", "netns", "attach", name, str(pid)])
         _disable_ipv6(name)
         return name
 
     def _note(self, name: str) -> None:
+        """Before it is made: this process may end while it is."""
         self._names.append(name)
         assert self._janitor.stdin is not None
         self._janitor.stdin.write(f"{name}\n")
