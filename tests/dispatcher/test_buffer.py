@@ -266,6 +266,8 @@ def test_what_does_not_fit_is_refused_by_name(buffers):
             buffer.dispatch(mine.x[:3], mine.ids, mine.weights)
         with pytest.raises(DispatcherError, match=r"ids of shape \(12,\), \[T, K\]"):
             buffer.dispatch(mine.x, mine.ids.flatten(), mine.weights)
+        with pytest.raises(DispatcherError, match=r"ids of torch\.float32, they must be whole"):
+            buffer.dispatch(mine.x, mine.ids.float(), mine.weights)
         with pytest.raises(GeometryError, match=r"rows of torch\.bfloat16, the group's are"):
             buffer.dispatch(mine.x.bfloat16(), mine.ids, mine.weights)
         rows, handle, _ = buffer.dispatch(mine.x, mine.ids, mine.weights)
