@@ -121,7 +121,6 @@ class InNetworkProcessGroup(GlooProcessGroup):
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
         """Several such at once."""
         tensors.check([*outputs, *inputs])
-        tensors.check_written(outputs)
         if (sums := self._sums(opts.reduceOp, tensors.one_type([*outputs, *inputs]))) is None:
             raise UnsupportedError(f"coalesced reduction {opts.reduceOp}, supported are SUM, AVG")
         _check_parts(inputs, outputs, self.size())

@@ -78,14 +78,13 @@ class Worker:
     def submit(self, function: Callable[[], None]) -> Future[None]:
         """Run `function` after what was submitted before; the future tells how it ended.
 
-        After `end` it is not run, and the future has EndpointClosed.
+        Raises EndpointClosed after `end`.
         """
         future: Future[None] = Future()
         with self._lock:
-            if not self._ended:
-                self._tasks.put(lambda: _settle(future, function))
-                return future
-        future.set_exception(EndpointClosed(f"the thread {self._thread.name} has ended"))
+            if self._ended:
+                raise EndpointClosed(f"the thread {self._thread.name} has ended")
+            self._tasks.put(lambda: _settle(future, function))
         return future
 
     def end(self) -> None:

@@ -188,9 +188,7 @@ class Buffer:
                 self.group.fail(error)
                 future.set_exception(error)
 
-        submitted = worker.submit(do)
-        if submitted.done() and (closed := submitted.exception()) is not None:
-            future.set_exception(closed)
+        worker.submit(do)
 
 
 def _receive(handle: Handle) -> Received:

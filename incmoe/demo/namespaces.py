@@ -7,6 +7,7 @@ this process closes the pipe to it, or is gone.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from typing import Final, Self
 from incmoe.demo.errors import DemoError
 
 _NAMED: Final = Path("/run/netns")
+_CLONE_NEWNET: Final = 0x40000000  # linux/sched.h
 _OWN: Final = Path("/proc/self/ns/net")
 _GONE_OR_NOT_OURS: Final = (FileNotFoundError, ProcessLookupError, PermissionError)
 
@@ -36,6 +38,15 @@ def run(command: Sequence[str], given: str = "") -> str:
 def inside(namespace: str) -> list[str]:
     """What comes before a command that is to run in a namespace; nothing for none."""
     return ["ip", "netns", "exec", namespace] if namespace else []
+
+
+def enter(name: str) -> None:
+    """Moves the calling thread, and what it starts, into a namespace; "": nowhere."""
+    if not name:
+        return
+    with (_NAMED / name).open() as there:
+        if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns {name}")
 
 
 def are_there(names: Iterable[str]) -> bool:
