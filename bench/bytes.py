@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -27,6 +26,7 @@ from host_agent.moe import InNetworkMoE, LocalExperts, Stages
 from host_agent.session import Timers
 from incmoe.figures import Figure, write_figures
 from incmoe.loopback import Loopback, Running, max_chunks, on_all
+from incmoe.options import output_file, whole
 
 HIDDEN, EXPERTS, TOP_K = 2048, 64, 8  # OLMoE-1B-7B
 INTERMEDIATE = 32
@@ -155,8 +155,8 @@ def figures(measured: dict[Case, Measured], num_tokens: int) -> Iterator[Figure]
 def main() -> None:
     """Measure all cases, print them, and write the figures."""
     parser = argparse.ArgumentParser(prog="python -m bench.bytes", description=__doc__)
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--tokens", type=int, default=256, help="tokens of each rank")
+    parser.add_argument("--json", type=output_file, help="write the figures to this file")
+    parser.add_argument("--tokens", type=whole(1), default=256, help="tokens of each rank")
     args = parser.parse_args()
     torch.set_num_threads(1)
     cases = [Case(kind, form) for kind in (Kind.STATIC, Kind.ROUTED) for form in FORMATS]

@@ -37,6 +37,7 @@ from host_agent.collectives.static import give
 from host_agent.moe import LocalExperts
 from incmoe.figures import Figure, write_figures
 from incmoe.loopback import Loopback, on_all
+from incmoe.options import output_file, whole
 
 HIDDEN, NUM_EXPERTS, TOP_K, NUM_RANKS = 2048, 64, 8, 4
 PLACEMENT = Placement.even(NUM_EXPERTS, NUM_RANKS)
@@ -176,9 +177,11 @@ def _rms(values: Tensor, exact: Tensor) -> float:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.error", description=__doc__)
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--tokens", type=int, default=64, help="of each rank (default: 64)")
-    parser.add_argument("--intermediate", type=int, default=64, help="of each expert (default: 64)")
+    parser.add_argument("--json", type=output_file, help="write the figures here")
+    parser.add_argument("--tokens", type=whole(1), default=64, help="of each rank (default: 64)")
+    parser.add_argument(
+        "--intermediate", type=whole(1), default=64, help="of each expert (default: 64)"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     found: list[Figure] = []

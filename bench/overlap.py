@@ -27,7 +27,6 @@ from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
-from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -41,6 +40,7 @@ from host_agent.moe import InNetworkMoE, LocalExperts, Stages
 from host_agent.session import Pacing, Timers
 from incmoe.figures import Figure, write_figures
 from incmoe.loopback import Loopback, Seat, on_all
+from incmoe.options import output_file, whole
 
 HIDDEN, NUM_EXPERTS, TOP_K, NUM_RANKS = 2048, 64, 8, 4
 PLACEMENT = Placement.even(NUM_EXPERTS, NUM_RANKS)
@@ -216,12 +216,16 @@ def figures(plan: Plan) -> Iterator[Figure]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.overlap", description=__doc__)
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--tokens", type=int, default=512, help="of each rank (default: 512)")
-    parser.add_argument("--band-rows", type=int, default=32, help="tokens of a band (default: 32)")
-    parser.add_argument("--intermediate", type=int, default=384, help="of an expert (default: 384)")
+    parser.add_argument("--json", type=output_file, help="write the figures here")
+    parser.add_argument("--tokens", type=whole(1), default=512, help="of each rank (default: 512)")
+    parser.add_argument(
+        "--band-rows", type=whole(1), default=32, help="tokens of a band (default: 32)"
+    )
+    parser.add_argument(
+        "--intermediate", type=whole(1), default=384, help="of an expert (default: 384)"
+    )
     parser.add_argument("--rate", type=float, default=5, help="MB/s of a rank (default: 5)")
-    parser.add_argument("--rounds", type=int, default=3, help="how often (default: 3)")
+    parser.add_argument("--rounds", type=whole(1), default=3, help="how often (default: 3)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     plan = Plan(

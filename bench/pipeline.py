@@ -7,12 +7,12 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import p4src
 from bench import one_job
 from host_agent import wire
 from incmoe.figures import Figure, write_figures
+from incmoe.options import output_file
 from softswitch.bmv2_json import load
 from softswitch.compiler import CompiledEngine, OutputBuffers
 from softswitch.engine import Batch
@@ -107,7 +107,7 @@ def figures(m: Measured) -> Iterator[Figure]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="file to write the figures to")
+    parser.add_argument("--json", type=output_file, help="file to write the figures to")
     arguments = parser.parse_args()
     found = [figure for geometry in CHUNKS for figure in figures(measure(geometry))]
     for figure in found:

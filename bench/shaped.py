@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from incmoe.demo.errors import DemoError
 from incmoe.demo.plan import EMBEDDED, SWITCHES
-from incmoe.emulation.shaping import Rate
+from incmoe.emulation.shaping import RATES, Rate
+from incmoe.options import whole
 from p4src import GEOMETRIES
 
 PLAN_FILE: Final = "plan.json"
@@ -48,15 +49,20 @@ def read_plan(folder: Path) -> dict[str, Any]:
 def add_options(parser: argparse.ArgumentParser, plan: LinksPlan) -> None:
     """Describe the options, whose defaults are those of `plan`."""
     add, says = parser.add_argument, "(default: %(default)s)"
-    add("--ranks", type=int, default=plan.num_ranks, metavar="N", help=f"ranks {says}")
+    add("--ranks", type=whole(2), default=plan.num_ranks, metavar="N", help=f"ranks {says}")
     rate = f"{plan.rate_bits_s // 10**6}mbit"
     add("--rate", type=_rate, default=rate, help=f"of each link, each way {says}")
     add("--geometry", choices=GEOMETRIES, default=plan.geometry, help=f"build and MTU {says}")
     add("--switch", choices=SWITCHES, default=plan.switch, help=says)
-    add("--band-rows", type=int, default=plan.band_rows, help=f"tokens of a band {says}")
+    add("--band-rows", type=whole(1), default=plan.band_rows, help=f"tokens of a band {says}")
     look_ms = plan.look_every_s * 1e3
     add("--look-every", type=float, default=look_ms, metavar="MS", help=f"of transports {says}")
-    add("--rounds", type=int, default=plan.rounds, help=f"of everything that is measured {says}")
+    add(
+        "--rounds",
+        type=whole(1),
+        default=plan.rounds,
+        help=f"of everything that is measured {says}",
+    )
 
 
 def given(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -75,8 +81,8 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
 def _rate(text: str) -> int:
     try:
         rate = Rate.parse(text)
-    except DemoError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    except DemoError:
+        raise argparse.ArgumentTypeError(f"{text}: must be {RATES}") from None
     if rate is None:
         raise argparse.ArgumentTypeError(f"{text}: links are the bottleneck here, and need a rate")
     return rate.bit_s

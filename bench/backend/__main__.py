@@ -7,7 +7,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from statistics import median
 
 import bench.backend
@@ -15,12 +14,11 @@ from bench import shaped
 from bench.backend.plan import GLOO, INC, SCHEMES, Plan
 from bench.backend.run import Outcome, run
 from bench.report import failed, faults, repairs, say, spread, table
+from controller.errors import ControllerError
 from host_agent.errors import AgentError
-from incmoe.demo import needs
 from incmoe.demo.errors import DemoError
-from incmoe.demo.plan import VETH
-from incmoe.demo.plan import Plan as DemoPlan
 from incmoe.figures import Figure, write_figures
+from incmoe.options import output_file, whole
 
 
 def main() -> int:
@@ -29,9 +27,8 @@ def main() -> int:
     given = shaped.given(arguments)
     plan = Plan(**given, num_elements=arguments.elements, num_slots=arguments.window)
     try:
-        needs.check(DemoPlan(num_ranks=plan.num_ranks, links=VETH))
         outcome = run(plan, say)
-    except (DemoError, AgentError) as error:
+    except (DemoError, AgentError, ControllerError) as error:
         return failed("bench.backend", error)
     found = list(figures(outcome))
     text = (
@@ -69,9 +66,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add, says, plan = parser.add_argument, "(default: %(default)s)", Plan()
     shaped.add_options(parser, plan)
-    add("--elements", type=int, default=plan.num_elements, help=f"float32, of each rank {says}")
-    add("--window", type=int, default=plan.num_slots, help=f"rows that may be out {says}")
-    add("--json", type=Path, metavar="FILE", help="write the figures here")
+    add(
+        "--elements", type=whole(1), default=plan.num_elements, help=f"float32, of each rank {says}"
+    )
+    add("--window", type=whole(1), default=plan.num_slots, help=f"rows that may be out {says}")
+    add("--json", type=output_file, metavar="FILE", help="write the figures here")
     return parser
 
 

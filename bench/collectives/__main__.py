@@ -7,7 +7,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from bench import shaped
 from bench.collectives import mpi
@@ -16,9 +15,11 @@ from bench.collectives.plan import MPI, PLANNED_ON, ROUTINGS, SCHEMES, Plan
 from bench.collectives.plots import draw
 from bench.collectives.run import Opened, own_links, run
 from bench.report import failed, say, table
+from controller.errors import ControllerError
 from host_agent.errors import AgentError
 from incmoe.demo.errors import DemoError
 from incmoe.figures import write_figures
+from incmoe.options import output_file, output_folder, whole
 
 
 def main(argv: Sequence[str] | None = None, opened: Opened = own_links) -> int:
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None, opened: Opened = own_links) -> int:
     arguments = _parser().parse_args(argv)
     try:
         outcome = run(_plan(arguments), say, opened)
-    except (DemoError, AgentError) as error:
+    except (DemoError, AgentError, ControllerError) as error:
         return failed("bench.collectives", error)
     found = list(figures(outcome))
     print(table(setting(outcome), found))
@@ -67,16 +68,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.collectives", description=__doc__)
     add, says, plan = parser.add_argument, "(default: %(default)s)", Plan()
     shaped.add_options(parser, plan)
-    add("--tokens", type=int, default=plan.tokens, help=f"of each rank {says}")
-    add("--window", type=int, default=plan.num_slots, help=f"rows that a rank may have out {says}")
+    add("--tokens", type=whole(1), default=plan.tokens, help=f"of each rank {says}")
+    add(
+        "--window",
+        type=whole(1),
+        default=plan.num_slots,
+        help=f"rows that a rank may have out {says}",
+    )
     add("--routing", choices=ROUTINGS, default=plan.routing, help=says)
     many = "copies of busy experts, with trained routing (default: two a rank)"
-    add("--redundant-experts", type=int, metavar="R", help=many)
+    add("--redundant-experts", type=whole(0), metavar="R", help=many)
     add("--planned-on", choices=PLANNED_ON, default=plan.planned_on, help=f"tokens {says}")
     every = ",".join(SCHEMES)
     add("--schemes", type=schemes_named, default=every, help=f"which, in this order {says}")
-    add("--json", type=Path, metavar="FILE", help="write the figures here")
-    add("--plots", type=Path, metavar="DIR", help="draw the figures of --json here")
+    add("--json", type=output_file, metavar="FILE", help="write the figures here")
+    add("--plots", type=output_folder, metavar="DIR", help="draw the figures of --json here")
     return parser
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import bench.failures
@@ -15,6 +14,7 @@ from bench.failures.plan import NUM_RANKS, TIMERS, Event, Run, possible
 from bench.failures.run import Outcome, perform
 from bench.report import say
 from incmoe.figures import Figure, write_figures
+from incmoe.options import output_file, whole
 
 SLACK_S: Final = 1.5  # a shared machine's; what is documented leaves it out
 
@@ -82,10 +82,12 @@ def _parser() -> argparse.ArgumentParser:
         description=bench.failures.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--runs", type=int, default=100, metavar="N")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first run")
+    parser.add_argument("--runs", type=whole(1), default=100, metavar="N")
+    parser.add_argument(
+        "--first", type=whole(0), default=0, metavar="N", help="number of the first run"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go")
+    parser.add_argument("--json", type=output_file, metavar="FILE", help="where the figures go")
     parser.add_argument(
         "--slack", type=float, default=SLACK_S, metavar="SECONDS", help="what a run may be late"
     )

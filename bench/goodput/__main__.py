@@ -7,7 +7,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from statistics import median
 from typing import Final
 
@@ -16,12 +15,14 @@ from bench.goodput import iperf
 from bench.goodput.plan import HEADLINE, ROW_BYTES, Plan
 from bench.goodput.run import Outcome, measure
 from bench.report import failed, say, spread
+from controller.errors import ControllerError
 from incmoe.demo import needs
 from incmoe.demo.errors import DemoError
 from incmoe.demo.plan import VETH
 from incmoe.demo.plan import Plan as DemoPlan
 from incmoe.emulation.shaping import UNSHAPED
 from incmoe.figures import Figure, write_figures
+from incmoe.options import above, output_file, whole
 
 LEAST: Final = 0.7  # of iperf3's
 
@@ -41,7 +42,7 @@ def main() -> int:
         needs.check(DemoPlan(num_ranks=2, links=VETH))
         iperf.check()
         outcomes = [measure(plan, rate, say) for rate in plan.rates]
-    except DemoError as error:
+    except (DemoError, ControllerError) as error:
         return failed("bench.goodput", error)
     found = [one for outcome in outcomes for one in figures(plan, outcome)]
     for one in found:
@@ -86,13 +87,13 @@ def _parser() -> argparse.ArgumentParser:
         default=",".join(plan.rates),
         help=f"of the links, or {UNSHAPED} {says}",
     )
-    add("--rounds", type=int, default=plan.rounds, help=f"of both, at each rate {says}")
-    add("--seconds", type=float, default=plan.seconds, help=f"of each run {says}")
-    add("--band-rows", type=int, default=plan.band_rows, help=f"rows of a band {says}")
-    add("--window", type=int, default=plan.num_slots, help=f"rows that may be out {says}")
+    add("--rounds", type=whole(1), default=plan.rounds, help=f"of both, at each rate {says}")
+    add("--seconds", type=above(0), default=plan.seconds, help=f"of each run {says}")
+    add("--band-rows", type=whole(1), default=plan.band_rows, help=f"rows of a band {says}")
+    add("--window", type=whole(1), default=plan.num_slots, help=f"rows that may be out {says}")
     look_ms = plan.look_every_s * 1e3
     add("--look-every", type=float, default=look_ms, metavar="MS", help=f"of agents {says}")
-    add("--json", type=Path, metavar="FILE", help="write the figures here")
+    add("--json", type=output_file, metavar="FILE", help="write the figures here")
     return parser
 
 

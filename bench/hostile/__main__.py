@@ -7,13 +7,13 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import bench.hostile
 from bench.hostile.plan import Plan
 from bench.hostile.run import Outcome, run
 from bench.report import say, table
 from incmoe.figures import Figure, write_figures
+from incmoe.options import output_file, whole
 
 
 def main() -> int:
@@ -72,12 +72,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add, says, plan = parser.add_argument, "(default: %(default)s)", Plan()
-    add("--random", type=int, default=plan.num_random, metavar="N", help=f"packets {says}")
-    add("--crafted", type=int, default=plan.num_crafted, metavar="N", help=f"packets {says}")
-    add("--flood", type=int, default=plan.num_flood, metavar="N", help=f"packets {says}")
-    add("--ranks", type=int, default=plan.num_ranks, metavar="N", help=says)
+    add("--random", type=whole(0), default=plan.num_random, metavar="N", help=f"packets {says}")
+    add("--crafted", type=whole(0), default=plan.num_crafted, metavar="N", help=f"packets {says}")
+    add("--flood", type=whole(0), default=plan.num_flood, metavar="N", help=f"packets {says}")
+    add("--ranks", type=whole(2), default=plan.num_ranks, metavar="N", help=says)
     add("--seed", type=int, default=plan.seed, help=says)
-    add("--json", type=Path, metavar="FILE", help="write the figures here")
+    add("--json", type=output_file, metavar="FILE", help="write the figures here")
     return parser
 
 

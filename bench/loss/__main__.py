@@ -7,7 +7,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import bench.loss
 from bench.loss.plan import LOSSES, MODES, SWITCHES, Plan
@@ -18,6 +17,7 @@ from incmoe.demo.errors import DemoError
 from incmoe.demo.plan import BMV2, VETH
 from incmoe.demo.plan import Plan as DemoPlan
 from incmoe.figures import Figure, write_figures
+from incmoe.options import output_file, whole
 
 HEADER = (
     f"{'switch':8} {'N':>2} {'mode':7} {'loss':>6} {'MB/s':>8} {'s':>7} {'repairs/row':>11}  sums"
@@ -88,8 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--ranks", default="4,8", help=f"numbers of ranks {says}")
     add("--modes", default=",".join(MODES), help=says)
     add("--losses", default=",".join(map(str, LOSSES)), help=f"chances on each link {says}")
-    add("--bands", type=int, default=Plan().num_bands, help=f"of each rank {says}")
-    add("--json", type=Path, metavar="FILE", help="write the figures here")
+    add("--bands", type=whole(1), default=Plan().num_bands, help=f"of each rank {says}")
+    add("--json", type=output_file, metavar="FILE", help="write the figures here")
     return parser
 
 

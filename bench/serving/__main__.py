@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 from bench import shaped
 from bench.report import failed, say, table
@@ -18,6 +17,7 @@ from controller.errors import ControllerError
 from incmoe.demo.errors import DemoError
 from incmoe.figures import write_figures
 from incmoe.model import ModelError
+from incmoe.options import output_file, whole
 
 
 def main() -> int:
@@ -52,16 +52,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.serving", description=__doc__)
     add, says, plan = parser.add_argument, "(default: %(default)s)", Plan()
     shaped.add_options(parser, plan)
-    add("--window", type=int, default=plan.window, help=f"tokens that a rank may have out {says}")
+    add(
+        "--window",
+        type=whole(1),
+        default=plan.window,
+        help=f"tokens that a rank may have out {says}",
+    )
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--model", default="", metavar="DIR", help="OLMoE checkpoint and tokenizer")
     source.add_argument("--random-model", default="", metavar="SHAPE", help="hidden=512,...")
     prompts = ",".join(map(str, plan.prompts))
     add("--prompts", default=prompts, metavar="BxT,...", help=f"of each rank {says}")
-    add("--new-tokens", type=int, default=plan.new_tokens, help=f"of each prompt {says}")
+    add("--new-tokens", type=whole(1), default=plan.new_tokens, help=f"of each prompt {says}")
     add("--schemes", default=",".join(SCHEMES), help=f"which, in this order {says}")
-    add("--json", type=Path, metavar="FILE", help="write the figures here")
-    add("--trace", type=Path, metavar="FILE", help="write a Chrome trace of all ranks here")
+    add("--json", type=output_file, metavar="FILE", help="write the figures here")
+    add("--trace", type=output_file, metavar="FILE", help="write a Chrome trace of all ranks here")
     return parser
 
 

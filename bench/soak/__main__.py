@@ -18,6 +18,7 @@ from bench.soak.run import Outcome, best_links, soak
 from incmoe.demo.errors import DemoError
 from incmoe.demo.plan import LOOPBACK, VETH
 from incmoe.figures import Figure, write_figures
+from incmoe.options import output_file, whole
 
 MOST_GROWTH: Final = 0.03  # of memory, from a life's second quarter to its last
 # Each life of a rank has new threads, and glibc gives threads arenas of their own, which keep what
@@ -96,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add, says, plan = parser.add_argument, "(default: %(default)s)", Plan()
     add("--minutes", type=float, default=plan.minutes, help=f"how long {says}")
-    add("--ranks", dest="num_ranks", type=int, default=plan.num_ranks, metavar="N", help=says)
+    add("--ranks", dest="num_ranks", type=whole(2), default=plan.num_ranks, metavar="N", help=says)
     add("--calls", dest="calls_s", type=float, default=plan.calls_s, help=f"a second {says}")
     add("--every", dest="every_s", type=float, default=plan.every_s, help=f"a fault, in s {says}")
     add("--wire", default=plan.wire, help=f"faults of the switch's wires {says}")
@@ -105,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--keep-logs", type=Path, metavar="DIR", help="keep the processes' logs in DIR")
     add("--seed", type=int, default=plan.seed, help=says)
     add("--links", choices=(LOOPBACK, VETH), default=best_links(), help=says)
-    add("--json", type=Path, metavar="FILE", help="write the figures here")
+    add("--json", type=output_file, metavar="FILE", help="write the figures here")
     return parser
 
 

@@ -19,6 +19,7 @@ from host_agent.access import MODES
 from incmoe.demo.errors import DemoError
 from incmoe.figures import write_figures
 from incmoe.model import ModelError
+from incmoe.options import output_file, whole
 from incmoe.vllm_demo.serving import PYTHON_VARIABLE
 
 
@@ -56,10 +57,22 @@ def _parser() -> argparse.ArgumentParser:
     add("--python", default=python, help=f"of the environment that has vLLM {says}")
     add("--mode", choices=MODES, default=plan.mode, help=f"rows to all, or where needed {says}")
     add("--random-model", default=plan.random_model, metavar="SHAPE", help=f"weights {says}")
-    add("--prompts", type=int, default=plan.num_prompts, metavar="N", help=f"of a run {says}")
-    add("--input-len", type=int, default=plan.input_len, metavar="T", help=f"of a prompt {says}")
-    add("--output-len", type=int, default=plan.output_len, metavar="T", help=f"new tokens {says}")
-    add("--json", type=Path, metavar="FILE", help="write the figures here")
+    add("--prompts", type=whole(1), default=plan.num_prompts, metavar="N", help=f"of a run {says}")
+    add(
+        "--input-len",
+        type=whole(1),
+        default=plan.input_len,
+        metavar="T",
+        help=f"of a prompt {says}",
+    )
+    add(
+        "--output-len",
+        type=whole(1),
+        default=plan.output_len,
+        metavar="T",
+        help=f"new tokens {says}",
+    )
+    add("--json", type=output_file, metavar="FILE", help="write the figures here")
     add("--keep-logs", type=Path, metavar="DIR", help="keep the processes' logs in DIR")
     return parser
 

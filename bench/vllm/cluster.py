@@ -16,7 +16,7 @@ from incmoe.demo.namespaces import inside, run
 from incmoe.demo.network import Attachment
 from incmoe.demo.processes import Supervisor
 from incmoe.vllm_demo.run import START_S
-from incmoe.vllm_demo.serving import ENGINE, Serving
+from incmoe.vllm_demo.serving import Serving
 from incmoe.vllm_demo.site import Site
 
 API_PORTS = {Choice.RUNNER: 18000, Choice.GLOO: 18100}  # the namespaces are the run's own
@@ -73,7 +73,6 @@ class Cluster:
                 "--no-enable-prefix-caching",  # the same prompts come again
             ],
             port=port,
-            engine=ENGINE,
         )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from incmoe.demo.errors import ChildFailedError, DemoError, InterruptedRunError
 from incmoe.demo.plan import BMV2, LINKS, LOOPBACK, MODES, SWITCHES, VETH, Plan
 from incmoe.demo.tempo import DEFAULT_BAND_ROWS
+from incmoe.options import output_file
 from p4src import GEOMETRIES
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     _add_job_options(parser)
     _add_model_options(parser)
     add = parser.add_argument
-    add("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    add("--json", type=output_file, metavar="FILE", help="also write the figures to FILE")
     add("--keep-logs", type=Path, metavar="DIR", help="keep the processes' logs in DIR")
 
 

@@ -33,8 +33,10 @@ ENGINE: Final = {
     "max_model_len": 512,
     "max_num_batched_tokens": 1024,
     "max_num_seqs": 32,
-    # Each engine computes in its own process. vLLM's CPU platform takes "uni" for "mp", whose
-    # workers look for work without a pause: more than there are cores starve each other.
+}
+# Each engine computes in its own process. vLLM's CPU platform takes "uni" for "mp", whose workers
+# look for work without a pause: more than there are cores starve each other.
+IN_PROCESS: Final = {
     "distributed_executor_backend": "vllm.v1.executor.uniproc_executor.UniProcExecutor",
 }
 _PROBE: Final = """
@@ -57,7 +59,7 @@ class Serving:
     parallel: Sequence[str]
     port: int
     eager: bool = True
-    engine: Mapping[str, object] = field(default_factory=lambda: ENGINE)
+    engine: Mapping[str, object] = field(default_factory=lambda: ENGINE | IN_PROCESS)
 
     def words(self) -> list[str]:
         """The whole command, its environment included."""
