@@ -128,7 +128,7 @@ class EthernetPort:
 
     def _transmit(self, frames: Frames) -> Frames:
         """Sends in order; returns the frames for which the kernel had no room."""
-        buffers = _frame_buffers(frames)
+        buffers = frame_buffers(frames)
         lost: list[int] = []
 
         def on_error(frame: int, number: int) -> bool:
@@ -136,7 +136,7 @@ class EthernetPort:
             lost.append(frame)
             return True
 
-        done = send_all(self.fileno(), _messages(buffers), on_error)
+        done = send_all(self.fileno(), messages_of(buffers), on_error)
         num_bytes = int(frames.length[:done].sum(dtype=np.int64) - frames.length[lost].sum())
         self.stats.sent(done - len(lost), num_bytes)
         return frames.select(slice(done, None))
@@ -149,14 +149,14 @@ class EthernetPort:
         self._socket.close()
 
 
-def _frame_buffers(frames: Frames) -> NDArray[np.void]:
+def frame_buffers(frames: Frames) -> NDArray[np.void]:
     buffers = np.zeros(len(frames), dtype=IOVEC)
     buffers["base"] = address_of(frames.data) + frames.offset
     buffers["bytes"] = frames.length
     return buffers
 
 
-def _messages(buffers: NDArray[np.void]) -> Messages:
+def messages_of(buffers: NDArray[np.void]) -> Messages:
     """One message per frame."""
     messages: Messages = np.zeros(len(buffers), dtype=MMSGHDR)
     messages["iov"] = rows_of(buffers.view(np.uint8).reshape(-1, IOVEC.itemsize))
