@@ -14,9 +14,8 @@ from typing import IO, Final, TypeVar
 
 from bench.switch_vs_bmv2.traffic import RING, Traffic
 from incmoe.demo.network import Attachment
-from softswitch.ports.ethernet import frame_buffers, messages_of
 from softswitch.ports.frames import Frames
-from softswitch.ports.mmsg import MMSGHDR, address_of, send_messages
+from softswitch.ports.mmsg import MMSGHDR, MessageRoom, address_of, send_messages
 from softswitch.ports.sockets import enlarge_buffers
 
 T = TypeVar("T")
@@ -96,8 +95,8 @@ class Sender:
     def _send(self, traffic: Traffic, rate: float, more: Callable[[int], bool]) -> int:
         batch = traffic.batch
         frames = Frames(batch.data, batch.offset, batch.length)
-        buffers = frame_buffers(frames)
-        messages = messages_of(buffers)
+        room = MessageRoom()
+        messages = room.fill(frames)
         address, started, done = address_of(messages), time.monotonic(), 0
         step = BURST if rate else RING
         while more(done):

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
 
-from softswitch.ports.ethernet import EthernetPort, ethernet_ring
+from softswitch.ports.ethernet import EthernetPort
 from softswitch.ports.faults import FaultChain, FaultSpec
 from softswitch.ports.line import Line
 from softswitch.ports.memory import MemoryPort
-from softswitch.ports.mmsg import ReceiveRing
 from softswitch.ports.pcap import Capture
 from softswitch.ports.port import Port, PortError
 from softswitch.ports.udp import UdpBuffers, UdpPort
@@ -53,11 +52,11 @@ class WireOptions:
 def open_lines(specs: Sequence[PortSpec], options: WireOptions) -> list[Line]:
     """Opens all ports; if one cannot be opened, none stays open."""
     _refuse_duplicates(specs)
-    udp, ethernet = _once(UdpBuffers), _once(ethernet_ring)
+    udp = _once(UdpBuffers)
     with ExitStack() as opened:
         lines = []
         for spec in specs:
-            port = _open_port(spec, udp, ethernet)
+            port = _open_port(spec, udp)
             opened.callback(port.close)
             lines.append(_line(port, options))
         opened.pop_all()
@@ -83,14 +82,12 @@ def _once(make: Callable[[], T]) -> Callable[[], T]:
     return get
 
 
-def _open_port(
-    spec: PortSpec, udp: Callable[[], UdpBuffers], ethernet: Callable[[], ReceiveRing]
-) -> Port:
+def _open_port(spec: PortSpec, udp: Callable[[], UdpBuffers]) -> Port:
     if spec.target == "memory":
         return MemoryPort(spec.number)
     if spec.target.startswith("udp:"):
         return UdpPort(spec.number, _udp_address(spec), buffers=udp())
-    return EthernetPort(spec.number, spec.target, ring=ethernet())
+    return EthernetPort(spec.number, spec.target)
 
 
 def _udp_address(spec: PortSpec) -> tuple[str, int]:
