@@ -7,7 +7,9 @@ import ctypes
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
@@ -84,22 +86,15 @@ class Sender:
     def __init__(self, at: Attachment) -> None:
         self._socket = raw_socket(at)
 
-    def arm(self, traffic: Traffic, passes: int, rate: float) -> None:
-        """So many passes at a rate (frames/s)."""
-        self._send(traffic, rate, lambda done: done < passes * RING)
-
-    def flood(self, traffic: Traffic, rate: float, going_on: Callable[[], bool]) -> int:
-        """Pass after pass as long as asked to, at a rate or UNLIMITED; how many frames."""
-        return self._send(traffic, rate, lambda _: going_on())
-
-    def _send(self, traffic: Traffic, rate: float, more: Callable[[int], bool]) -> int:
-        batch = traffic.batch
-        frames = Frames(batch.data, batch.offset, batch.length)
-        room = MessageRoom()
-        messages = room.fill(frames)
-        address, started, done = address_of(messages), time.monotonic(), 0
-        step = BURST if rate else RING
-        while more(done):
+    def send(
+        self, traffic: Traffic, rate: float, passes: int | None, over: threading.Event
+    ) -> None:
+        """Pass after pass, at a rate (frames/s) or UNLIMITED, until there were so many or `over`."""
+        batch, room = traffic.batch, MessageRoom()
+        address = address_of(room.fill(Frames(batch.data, batch.offset, batch.length)))
+        end = inf if passes is None else passes * RING
+        started, done, step = time.monotonic(), 0, BURST if rate else RING
+        while done < end and not over.is_set():
             if done % RING == 0:
                 traffic.renew()
             self._put(address + done % RING * MMSGHDR.itemsize, step)
@@ -107,7 +102,6 @@ class Sender:
             ahead = started + done / rate - time.monotonic() if rate else 0.0
             if ahead > 0:
                 time.sleep(ahead)
-        return done
 
     def _put(self, address: int, count: int) -> None:
         """All of them: a queue that is full is waited for."""
@@ -119,6 +113,18 @@ class Sender:
                 )
             except (BlockingIOError, InterruptedError):
                 time.sleep(0)
+
+    @contextmanager
+    def sending(self, traffic: Traffic, rate: float) -> Iterator[threading.Thread]:
+        """The sending thread; it ends with the traffic, or after the `with` block."""
+        over = threading.Event()
+        thread = threading.Thread(target=self.send, args=(traffic, rate, traffic.max_passes, over))
+        thread.start()
+        try:
+            yield thread
+        finally:
+            over.set()
+            thread.join()
 
     def close(self) -> None:
         """Close the socket."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from bench.switch_vs_bmv2 import job
 from bench.switch_vs_bmv2.contestants import running
+from bench.switch_vs_bmv2.figures import Rates
 from bench.switch_vs_bmv2.flood import UNLIMITED, Arrivals, Sender
 from bench.switch_vs_bmv2.plan import DISPATCH, FORWARD, GEOMETRY, KINDS_OF, Plan
 from bench.switch_vs_bmv2.traffic import ARM_PASSES, Traffic, traffic
@@ -21,8 +22,6 @@ from incmoe.demo import veth
 from incmoe.demo.network import Links
 
 Say = Callable[[str], None]
-Rates = dict[tuple[str, str], list[float]]  # frames/s of each round, by contestant and kind
-
 MULTIPLES: Final = (1.25, 2.0)  # of what was done of a flood, that are offered as well
 ARM_RATE: Final = 4000.0  # frames/s that even the slowest switch takes
 SETTLE_S: Final = 0.3
@@ -41,29 +40,19 @@ class Bench:
         """Frames of a kind that get through in a second while so many are offered."""
         sent = traffic(kind)
         if sent.arming is not None:
-            self.senders[sent.arming.port].arm(sent.arming, ARM_PASSES, ARM_RATE)
-            time.sleep(SETTLE_S)
+            self._arm(sent.arming)
         count = self.arrivals.count if kind in (FORWARD, DISPATCH) else self.collected
-        with self._flooded(sent, offered):
+        with self.senders[sent.port].sending(sent, offered) as sending:
             time.sleep(self.plan.warm_s)
             first, begun = _timed(count)
-            time.sleep(seconds)
+            sending.join(seconds)
             last, ended = _timed(count)
         time.sleep(SETTLE_S)
         return (last - first) / (ended - begun)
 
-    @contextmanager
-    def _flooded(self, sent: Traffic, offered: float) -> Iterator[None]:
-        over = threading.Event()
-        sender = self.senders[sent.port]
-        going_on = lambda: not over.is_set()  # noqa: E731
-        thread = threading.Thread(target=sender.flood, args=(sent, offered, going_on))
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+    def _arm(self, arming: Traffic) -> None:
+        self.senders[arming.port].send(arming, ARM_RATE, ARM_PASSES, threading.Event())
+        time.sleep(SETTLE_S)
 
     def best_offer(self, kind: str) -> float:
         """What to offer for the most to get through."""

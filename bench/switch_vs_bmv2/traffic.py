@@ -36,6 +36,7 @@ class Traffic:
     frames: Messages
     renew: Callable[[], None]  # prepares the next pass over the ring
     arming: Traffic | None = None  # to be passed ARM_PASSES times before
+    max_passes: int | None = None  # after which it would say again what it has said
 
     @property
     def batch(self) -> Batch:
@@ -82,7 +83,7 @@ def _rows(*, ranks: int, payload_bytes: int, seq: Callable[[int], int]) -> Traff
 
 
 def _contributions(kind: str) -> Traffic:
-    """Every contributor's part of every slot, once; then the same again, which no switch counts."""
+    """Every contributor's part of every slot, once."""
     chunks = CHUNKS[kind]
     header = _header(wire.Op.CONTRIB, 0, chunks)
     frames = frames_of(header, _ports(job.MEMBER_PORT), chunks * wire.CHUNK_BYTES)
@@ -93,11 +94,10 @@ def _contributions(kind: str) -> Traffic:
     def renew() -> None:
         number = next(passes)
         header["slot"] = _slots(number)
-        rank = CONTRIBUTORS[number // ARM_PASSES % len(CONTRIBUTORS)]
-        header["ranks"] = wire.rank_set(rank)
+        header["ranks"] = wire.rank_set(CONTRIBUTORS[number // ARM_PASSES])
 
     arming = _rows(ranks=0, payload_bytes=0, seq=lambda passes: seq)
-    return Traffic(job.MEMBER_PORT, frames, renew, arming)
+    return Traffic(job.MEMBER_PORT, frames, renew, arming, ARM_PASSES * len(CONTRIBUTORS))
 
 
 def _slots(passes: int) -> npt.NDArray[np.int64]:
