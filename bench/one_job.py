@@ -112,9 +112,7 @@ def _header(op: wire.Op, slots: npt.NDArray[np.int64], ranks: object, chunks: in
     )
 
 
-def frames_of(
-    header: wire.Headers, port: npt.NDArray[np.int64], payload_bytes: int
-) -> Messages:
+def frames_of(header: wire.Headers, port: npt.NDArray[np.int64], payload_bytes: int) -> Messages:
     """A frame for each header, with a random payload; `port` is where each comes in."""
     payload = np.random.default_rng(1).integers(0, 256, (len(header), payload_bytes), np.uint8)
     message = wire.encode(header, payload)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast the embedded switch is, beside BMv2 and beside a program that only forwards.
 
-    python -m bench.switch_vs_bmv2 --json FILE       needs root; simple_switch_grpc and gcc, see below
+    python -m bench.switch_vs_bmv2 --json FILE    needs root; simple_switch_grpc, gcc: see below
 
     [sender: rank 0, or 1] eth0 ==== s1 [switch] s2 ==== eth0 [rank 1, or 0]        veth, MTU 9000
                                         s3, s4: where copies would go that are pruned
@@ -10,8 +10,8 @@
   after the other, in turns; so does the bare forwarder: C, recvmmsg and sendmmsg on AF_PACKET
   sockets, from s1 to s2.
 - The sender is one thread with a ring of ready frames and sendmmsg. It offers all it can, or a
-  multiple of what a switch was found to do, if that switch does more then: a flood takes a core that
-  switches of several threads want.
+  multiple of what a switch was found to do, if that switch does more then: a flood takes a core
+  that switches of several threads want.
 - forward: frames of 64 bytes from port 1 to port 2, by MAC address. dispatch: rows of 1 KiB, of
   which four copies are made and three pruned. Both count what arrives, by the interface's counter.
   contrib: partial rows of 1 and 4 KiB, each added to a row that waits for 63; counted by the

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Final
 
 import p4src
 from bench import one_job
 from bench.switch_vs_bmv2 import job
-from bench.switch_vs_bmv2.plan import FORWARD, GEOMETRY, KINDS
+from bench.switch_vs_bmv2.plan import FORWARD, GEOMETRY
 from bench.switch_vs_bmv2.traffic import ARM_PASSES, Traffic, traffic
 from softswitch.bmv2_json import load
 from softswitch.compiler import CompiledEngine, OutputBuffers
@@ -29,10 +30,10 @@ def compile_s() -> float:
     return seconds
 
 
-def packets_s() -> dict[str, float]:
+def packets_s(kinds: Iterable[str]) -> dict[str, float]:
     """Packets of each kind that go in, in a second of processor time."""
     engine, buffers = _ready(), OutputBuffers()
-    return {kind: _packets_s(engine, buffers, traffic(kind)) for kind in KINDS}
+    return {kind: _packets_s(engine, buffers, traffic(kind)) for kind in kinds}
 
 
 def _ready() -> CompiledEngine:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from controller.drops import Drop
 from controller.state import everything
 from controller.switch import Load
 from controller.switch import Switch as Control
+from host_agent.wire import Op
 from incmoe.demo.child import Command
 from incmoe.demo.errors import DemoError
 from incmoe.demo.fabric import await_answer
@@ -39,13 +41,33 @@ def why_not(name: str) -> str | None:
     return f"{needed} is not on PATH"
 
 
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Those of the P4 program, where there is one."""
+
+    control: Control | None
+
+    def collected(self) -> int:
+        """Contributions added."""
+        return self._packets(tables.DROPS, Drop.COLLECTED.name)
+
+    def dispatched(self) -> int:
+        """Rows admitted."""
+        return self._packets(tables.OPS, Op.DISPATCH.name)
+
+    def _packets(self, name: str, index: str) -> int:
+        assert self.control is not None, "a bare forwarder counts nothing"
+        counted = self.control.counters()[name].get(index)
+        return counted.packets if counted else 0
+
+
 @contextmanager
-def running(name: str, links: Links, folder: Path) -> Iterator[Callable[[], int]]:
-    """One of them, ready; yields what tells how many contributions it has added."""
+def running(name: str, links: Links, folder: Path) -> Iterator[Counters]:
+    """One of them, ready."""
     with Supervisor(folder) as supervisor:
         if name == BARE:
             _start_bare(links, folder, supervisor)
-            yield lambda: 0
+            yield Counters(None)
             return
         network = Network.inside(folder, links)
         (node,) = links.switches
@@ -55,12 +77,7 @@ def running(name: str, links: Links, folder: Path) -> Iterator[Callable[[], int]
         with Control.connect(network.p4runtime, device_id=DEVICE_ID, writes=True) as control:
             control.load(p4src.program(GEOMETRY), how=Load.AUTO)
             control.reconcile(job.entries(), scope=everything)
-            yield lambda: _collected(control)
-
-
-def _collected(control: Control) -> int:
-    counted = control.counters()[tables.DROPS].get(Drop.COLLECTED.name)
-    return counted.packets if counted else 0
+            yield Counters(control)
 
 
 def build_bare(folder: Path) -> Path:

@@ -37,8 +37,12 @@ def _ratio(name: str, ours: list[float], theirs: list[float]) -> Figure:
 
 def alone(packets_s: Mapping[str, float], rates: Rates) -> Iterator[Figure]:
     """The pipeline without ports; over BMv2 with them, and the least of all kinds."""
-    if (BMV2, FORWARD) in rates:
-        over = {kind: packets_s[kind] / median(rates[BMV2, kind]) for kind in KINDS}
+    over = {
+        kind: value / median(rates[BMV2, kind])
+        for kind, value in packets_s.items()
+        if (BMV2, kind) in rates
+    }
+    if over:
         worst = min(over, key=lambda kind: over[kind])
         listed = ", ".join(f"{kind} {value:.0f}" for kind, value in over.items())
         name = "pipeline_over_bmv2"

@@ -13,7 +13,6 @@ from math import inf
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
-
 from bench.switch_vs_bmv2.traffic import RING, Traffic
 from incmoe.demo.network import Attachment
 from softswitch.ports.frames import Frames
@@ -24,6 +23,7 @@ T = TypeVar("T")
 
 UNLIMITED: Final = 0.0
 BURST: Final = 64  # frames between two looks at the clock
+_devices = Path("/proc/thread-self/net/dev")
 _CLONE_NEWNET: Final = 0x40000000  # linux/sched.h
 _ETH_P_ALL: Final = 0x0003
 
@@ -55,7 +55,7 @@ class Arrivals:
 
     def __init__(self, at: Attachment) -> None:
         self._name = f"{at.rank_end}:"
-        self._file: IO[str] = inside(at.namespace, lambda: open("/proc/thread-self/net/dev"))
+        self._file: IO[str] = inside(at.namespace, _devices.open)
 
     def count(self) -> int:
         """Since the interface was made."""
@@ -89,7 +89,7 @@ class Sender:
     def send(
         self, traffic: Traffic, rate: float, passes: int | None, over: threading.Event
     ) -> None:
-        """Pass after pass, at a rate (frames/s) or UNLIMITED, until there were so many or `over`."""
+        """Pass after pass, at a rate (frames/s) or UNLIMITED, so many or until it is over."""
         batch, room = traffic.batch, MessageRoom()
         address = address_of(room.fill(Frames(batch.data, batch.offset, batch.length)))
         end = inf if passes is None else passes * RING

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch holds during a run: one job of 64 ranks on four ports, and a way for plain frames."""
+"""What a switch holds during a run: one job of 64 ranks on four ports, one way for others."""
 
 from __future__ import annotations
 

@@ -36,5 +36,14 @@ class Plan:
 
     rounds: int = 5
     seconds: float = 1.0  # of each measurement
-    warm_s: float = 0.25  # before it
-    probe_s: float = 0.4  # of each try of what to offer
+    kinds: tuple[str, ...] = KINDS
+
+    @property
+    def warm_s(self) -> float:
+        """Before each."""
+        return min(self.seconds, 0.25)
+
+    @property
+    def probe_s(self) -> float:
+        """Of each try of what to offer."""
+        return min(self.seconds, 0.4)

@@ -13,18 +13,21 @@ from pathlib import Path
 from typing import Final
 
 from bench.switch_vs_bmv2 import job
-from bench.switch_vs_bmv2.contestants import running
+from bench.switch_vs_bmv2.contestants import Counters, running
 from bench.switch_vs_bmv2.figures import Rates
 from bench.switch_vs_bmv2.flood import UNLIMITED, Arrivals, Sender
-from bench.switch_vs_bmv2.plan import DISPATCH, FORWARD, GEOMETRY, KINDS_OF, Plan
-from bench.switch_vs_bmv2.traffic import ARM_PASSES, Traffic, traffic
+from bench.switch_vs_bmv2.plan import BARE, DISPATCH, FORWARD, GEOMETRY, KINDS_OF, Plan
+from bench.switch_vs_bmv2.traffic import ARM_PASSES, RING, Traffic, traffic
 from incmoe.demo import veth
+from incmoe.demo.errors import DemoError
 from incmoe.demo.network import Links
+from incmoe.demo.plan import BMV2, EMBEDDED
 
 Say = Callable[[str], None]
 MULTIPLES: Final = (1.25, 2.0)  # of what was done of a flood, that are offered as well
-ARM_RATE: Final = 4000.0  # frames/s that even the slowest switch takes
-SETTLE_S: Final = 0.3
+SLOW: Final = {EMBEDDED: 40_000.0, BMV2: 4000.0, BARE: 40_000.0}  # frames/s that each takes
+ARM_TRIES: Final = 5
+SETTLE_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,12 @@ class Bench:
     plan: Plan
     senders: dict[int, Sender]  # by port
     arrivals: Arrivals  # at the rank of job.MEMBER_PORT
-    collected: Callable[[], int]
+    counters: Counters
+    slow: float  # frames/s that it takes without loss
 
     def rate(self, kind: str, offered: float, seconds: float) -> float:
         """Frames of a kind that get through in a second while so many are offered."""
-        sent = traffic(kind)
-        if sent.arming is not None:
-            self._arm(sent.arming)
-        count = self.arrivals.count if kind in (FORWARD, DISPATCH) else self.collected
+        sent, count = self._armed(kind), self._counter(kind)
         with self.senders[sent.port].sending(sent, offered) as sending:
             time.sleep(self.plan.warm_s)
             first, begun = _timed(count)
@@ -50,20 +51,45 @@ class Bench:
         time.sleep(SETTLE_S)
         return (last - first) / (ended - begun)
 
+    def check(self, kind: str) -> None:
+        """What comes slowly gets through whole and once; DemoError if not."""
+        sent, count = self._armed(kind), self._counter(kind)
+        before = count()
+        self._send_slowly(sent, 1)
+        found = count() - before
+        if found != RING:
+            raise DemoError(f"of {RING} frames of {kind}, sent slowly, {found} were counted")
+
+    def _armed(self, kind: str) -> Traffic:
+        sent = traffic(kind)
+        if sent.arming is not None:
+            self._arm(sent.arming)
+        return sent
+
     def _arm(self, arming: Traffic) -> None:
-        self.senders[arming.port].send(arming, ARM_RATE, ARM_PASSES, threading.Event())
+        """Has rows in all slots; one that is there already changes nothing."""
+        for _ in range(ARM_TRIES):
+            before = self.counters.dispatched()
+            self._send_slowly(arming, ARM_PASSES)
+            if self.counters.dispatched() - before == job.NUM_SLOTS:
+                return
+        raise DemoError(f"rows are lost at {self.slow:.0f} a second, {ARM_TRIES} times")
+
+    def _counter(self, kind: str) -> Callable[[], int]:
+        return self.arrivals.count if kind in (FORWARD, DISPATCH) else self.counters.collected
+
+    def _send_slowly(self, sent: Traffic, passes: int) -> None:
+        self.senders[sent.port].send(sent, self.slow, passes, threading.Event())
         time.sleep(SETTLE_S)
 
     def best_offer(self, kind: str) -> float:
         """What to offer for the most to get through."""
         probe_s = self.plan.probe_s
         flooded = self.rate(kind, UNLIMITED, probe_s)
-        tried = {offer: self.rate(kind, offer, probe_s) for offer in _offers(flooded)}
-        return max({UNLIMITED: flooded} | tried, key=lambda offer: tried.get(offer, flooded))
-
-
-def _offers(flooded: float) -> list[float]:
-    return [multiple * flooded for multiple in MULTIPLES]
+        tried = {UNLIMITED: flooded}
+        for offer in (multiple * flooded for multiple in MULTIPLES):
+            tried[offer] = self.rate(kind, offer, probe_s)
+        return max(tried, key=lambda offer: tried[offer])
 
 
 def _timed(count: Callable[[], int]) -> tuple[int, float]:
@@ -76,20 +102,31 @@ def _timed(count: Callable[[], int]) -> tuple[int, float]:
 def measure(plan: Plan, names: list[str], say: Say) -> Rates:
     """All rounds of these contestants; DemoError when it cannot be done."""
     rates: Rates = {}
-    offers: dict[tuple[str, str], float] = {}
     with veth.opened(job.NUM_PORTS, GEOMETRY) as links:
-        for number in range(plan.rounds + 1):
+        offers = {name: _offers(plan, links, name, say) for name in names}
+        for number in range(1, plan.rounds + 1):
             for name in names:
                 with _between(links, name, plan) as bench:
-                    for kind in KINDS_OF[name]:
-                        if number == 0:
-                            offers[name, kind] = bench.best_offer(kind)
-                            continue
-                        found = bench.rate(kind, offers[name, kind], plan.seconds)
+                    for kind, offer in offers[name].items():
+                        found = bench.rate(kind, offer, plan.seconds)
                         rates.setdefault((name, kind), []).append(found)
-                        offered = f"{offers[name, kind]:.0f}/s" if offers[name, kind] else "a flood"
-                        say(f"{number}: {name:9} {kind:11} {found:9.0f}/s of {offered}")
+                        say(f"{number}: {name:9} {kind:11} {found:9.0f}/s of {_text(offer)}")
     return rates
+
+
+def _offers(plan: Plan, links: Links, name: str, say: Say) -> dict[str, float]:
+    """What to offer a contestant of each kind that it takes."""
+    offers = {}
+    with _between(links, name, plan) as bench:
+        for kind in (one for one in plan.kinds if one in KINDS_OF[name]):
+            bench.check(kind)
+            offers[kind] = bench.best_offer(kind)
+    say(f"{name} is offered {', '.join(map(_text, offers.values()))}")
+    return offers
+
+
+def _text(offer: float) -> str:
+    return f"{offer:.0f}/s" if offer else "a flood"
 
 
 @contextmanager
@@ -102,5 +139,5 @@ def _between(links: Links, name: str, plan: Plan) -> Iterator[Bench]:
             opened.callback(senders[port].close)
         arrivals = Arrivals(links.attachments[job.MEMBER_PORT - 1])
         opened.callback(arrivals.close)
-        collected = opened.enter_context(running(name, links, folder))
-        yield Bench(plan, senders, arrivals, collected)
+        counters = opened.enter_context(running(name, links, folder))
+        yield Bench(plan, senders, arrivals, counters, SLOW[name])

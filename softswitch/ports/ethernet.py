@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch port that is an Ethernet interface, by an AF_PACKET socket with a ring; it needs CAP_NET_RAW.
+"""A switch port that is an Ethernet interface, by an AF_PACKET socket; it needs CAP_NET_RAW.
 
 1. Nothing that leaves through the interface is received by it, neither ours nor the host's.
 2. A frame the kernel left without a transport checksum (CHECKSUM_PARTIAL, usual on veth) gets one.
@@ -21,7 +21,7 @@ from softswitch.ports.checksum import complete_checksums
 from softswitch.ports.frames import Arena, Frames
 from softswitch.ports.headers import ETHERNET_BYTES
 from softswitch.ports.mmsg import MessageRoom
-from softswitch.ports.packet_ring import SOL_PACKET, PacketRing, Taken
+from softswitch.ports.packet_ring import MOST_BYTES, SOL_PACKET, PacketRing, Taken
 from softswitch.ports.port import PortError, PortStats
 from softswitch.ports.sender import loss_of, send_all
 from softswitch.ports.sockets import enlarge_buffers, interface_mtu
@@ -38,12 +38,17 @@ class EthernetPort:
     """All frames that come to one interface, in promiscuous mode."""
 
     def __init__(
-        self, number: int, interface: str, *, backlog_bytes: int = DEFAULT_BACKLOG_BYTES
+        self,
+        number: int,
+        interface: str,
+        *,
+        ring_bytes: int = MOST_BYTES,
+        backlog_bytes: int = DEFAULT_BACKLOG_BYTES,
     ) -> None:
         self.number = number
         self.name = interface
         self.stats = PortStats()
-        self._socket, self._ring = _bound_socket(number, interface)
+        self._socket, self._ring = _bound_socket(number, interface, ring_bytes)
         self._max_frame = _max_frame(self._socket, interface)
         self._room = MessageRoom()
         self._backlog = Backlog(backlog_bytes)
@@ -127,7 +132,7 @@ def _max_frame(raw: socket.socket, interface: str) -> int:
     return interface_mtu(raw, interface) + ETHERNET_BYTES + VLAN_BYTES
 
 
-def _bound_socket(number: int, interface: str) -> tuple[socket.socket, PacketRing]:
+def _bound_socket(number: int, interface: str, ring_bytes: int) -> tuple[socket.socket, PacketRing]:
     try:
         index = socket.if_nametoindex(interface)
     except OSError as error:
@@ -140,7 +145,7 @@ def _bound_socket(number: int, interface: str) -> tuple[socket.socket, PacketRin
         raise PortError(f"port {number}: cannot open {interface!r}: {reason}") from error
     try:
         _configure(raw, index)
-        ring = PacketRing(raw)
+        ring = PacketRing(raw, ring_bytes)
         ring.make(_max_frame(raw, interface))
         raw.bind((interface, ETH_P_ALL))
     except OSError as error:

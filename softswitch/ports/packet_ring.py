@@ -27,14 +27,21 @@ SOL_PACKET: Final = 263
 _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION = 5, 6, 10
 _TPACKET_V2: Final = 1
 
-RING_BYTES: Final = 16 << 20  # as the kernel takes of a socket's buffer of 8 MiB
-_LEAST_RING_BYTES: Final = 1 << 20
+# Of memory that is never paged out: what all ports of a switch share, and what each has of it.
+SHARED_BYTES: Final = 64 << 20
+LEAST_BYTES, MOST_BYTES = 8 << 20, 16 << 20
+_SMALLEST_BYTES: Final = 1 << 20  # where the kernel has no more
 _BLOCK_BYTES: Final = 1 << 18  # in one piece of physical memory, if there is one
-_SLACK_BYTES: Final = 1024  # an MTU may grow by so much before the ring is made anew
+_SLACK: Final = 8  # an MTU may grow by a part of so many before the ring is made anew
 _ALIGNMENT: Final = 64
 
 FRAMES_AT_ONCE: Final = 512
 BYTES_AT_ONCE: Final = 1 << 19  # with what becomes of them they should stay in the cache
+
+
+def ring_bytes_of(num_ports: int) -> int:
+    """What each of so many ports may have."""
+    return min(max(SHARED_BYTES // max(num_ports, 1), LEAST_BYTES), MOST_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,7 @@ class Shape:
     @classmethod
     def for_frames(cls, max_frame: int, ring_bytes: int) -> Self:
         """With room for frames of so many bytes in each slot."""
-        need = SLOT_HEAD_BYTES + max_frame + _SLACK_BYTES
+        need = SLOT_HEAD_BYTES + max_frame + max_frame // _SLACK
         return cls(-(-need // _ALIGNMENT) * _ALIGNMENT, ring_bytes // _BLOCK_BYTES)
 
     @property
@@ -76,15 +83,18 @@ class Shape:
 class PacketRing:
     """The ring of one socket; `make` it before the socket is bound, or anew later."""
 
-    def __init__(self, raw: socket.socket) -> None:
+    def __init__(self, raw: socket.socket, ring_bytes: int) -> None:
         self._socket = raw
+        self._ring_bytes = ring_bytes
         self._dropped = 0
         self._offset = np.empty(FRAMES_AT_ONCE, dtype=np.int64)
         self._length = np.empty(FRAMES_AT_ONCE, dtype=np.int32)
         self._partial = np.empty(FRAMES_AT_ONCE, dtype=np.uint8)
         self._result = np.zeros(5, dtype=np.int64)
-        arrays = (self._offset, self._length, self._partial, self._result)
-        self._addresses = tuple(map(address_of, arrays))
+        self._addresses = (
+            *(address_of(self._offset), address_of(self._length)),
+            *(address_of(self._partial), address_of(self._result)),
+        )
         self._take = ring_kernel().call
         self._memory: mmap.mmap | None = None
         raw.setsockopt(SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
@@ -101,7 +111,7 @@ class PacketRing:
 
     def _ask(self, max_frame: int) -> Shape:
         """Have the kernel find the memory: half as much when there is not enough."""
-        ring_bytes = RING_BYTES
+        ring_bytes = self._ring_bytes
         while True:
             shape = Shape.for_frames(max_frame, ring_bytes)
             try:
@@ -109,17 +119,16 @@ class PacketRing:
                 return shape
             except OSError as error:
                 ring_bytes //= 2
-                if error.errno != errno.ENOMEM or ring_bytes < _LEAST_RING_BYTES:
+                if error.errno != errno.ENOMEM or ring_bytes < _SMALLEST_BYTES:
                     raise
 
     def receive(self, arena: Arena) -> Taken:
         """Frames that have come, as many as are good to have at once."""
         data, base = arena.room(BYTES_AT_ONCE + self.max_frame)
-        offsets, lengths, partial, result = self._addresses
         found = self._take(
             *self._ring,
             *(self._head, FRAMES_AT_ONCE, BYTES_AT_ONCE),
-            *(address_of(data) + base, base, offsets, lengths, partial, result),
+            *(address_of(data) + base, base, *self._addresses),
         )
         seen, used, longest, cut, num_partial = self._result.tolist()
         self._head = (self._head + seen) % self._num_slots

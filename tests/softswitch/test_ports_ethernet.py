@@ -145,7 +145,7 @@ class TestVeth:
         sent = frames(1, size=MTU)
         for _ in range(3000):
             taps.send(1, sent[0])
-        [got] = {frame for frame in receive(port, 3000)}
+        [got] = set(receive(port, 3000))
         assert got == sent[0]
         port.count_kernel_drops()
         port.count_kernel_drops()
