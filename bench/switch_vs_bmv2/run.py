@@ -24,9 +24,10 @@ from incmoe.demo.network import Links
 from incmoe.demo.plan import BMV2, EMBEDDED
 
 Say = Callable[[str], None]
-MULTIPLES: Final = (1.25, 2.0)  # of what was done of a flood, that are offered as well
+STEP: Final = 1.5  # from one offer to the next, until not all gets through
+ALL: Final = 0.9  # what counts as all
 SLOW: Final = {EMBEDDED: 40_000.0, BMV2: 4000.0, BARE: 40_000.0}  # frames/s that each takes
-ARM_TRIES: Final = 5
+ARM_TRIES: Final = 4
 SETTLE_S: Final = 0.2
 
 
@@ -55,7 +56,7 @@ class Bench:
         """What comes slowly gets through whole and once; DemoError if not."""
         sent, count = self._armed(kind), self._counter(kind)
         before = count()
-        self._send_slowly(sent, 1)
+        self._send_slowly(sent, 1, self.slow)
         found = count() - before
         if found != RING:
             raise DemoError(f"of {RING} frames of {kind}, sent slowly, {found} were counted")
@@ -68,28 +69,28 @@ class Bench:
 
     def _arm(self, arming: Traffic) -> None:
         """Has rows in all slots; one that is there already changes nothing."""
-        for _ in range(ARM_TRIES):
+        for slower in range(ARM_TRIES):
             before = self.counters.dispatched()
-            self._send_slowly(arming, ARM_PASSES)
+            self._send_slowly(arming, ARM_PASSES, self.slow / 2**slower)
             if self.counters.dispatched() - before == job.NUM_SLOTS:
                 return
-        raise DemoError(f"rows are lost at {self.slow:.0f} a second, {ARM_TRIES} times")
+        raise DemoError(f"rows are lost even at {self.slow / 2**slower:.0f} a second")
 
     def _counter(self, kind: str) -> Callable[[], int]:
         return self.arrivals.count if kind in (FORWARD, DISPATCH) else self.counters.collected
 
-    def _send_slowly(self, sent: Traffic, passes: int) -> None:
-        self.senders[sent.port].send(sent, self.slow, passes, threading.Event())
+    def _send_slowly(self, sent: Traffic, passes: int, rate: float) -> None:
+        self.senders[sent.port].send(sent, rate, passes, threading.Event())
         time.sleep(SETTLE_S)
 
     def best_offer(self, kind: str) -> float:
         """What to offer for the most to get through."""
-        probe_s = self.plan.probe_s
-        flooded = self.rate(kind, UNLIMITED, probe_s)
-        tried = {UNLIMITED: flooded}
-        for offer in (multiple * flooded for multiple in MULTIPLES):
-            tried[offer] = self.rate(kind, offer, probe_s)
-        return max(tried, key=lambda offer: tried[offer])
+        flooded = self.rate(kind, UNLIMITED, self.plan.probe_s)
+        offer = found = flooded
+        while found > ALL * offer:
+            offer *= STEP
+            found = self.rate(kind, offer, self.plan.probe_s)
+        return offer if found > flooded else UNLIMITED
 
 
 def _timed(count: Callable[[], int]) -> tuple[int, float]:
