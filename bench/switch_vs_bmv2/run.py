@@ -83,13 +83,18 @@ class Bench:
         self.senders[sent.port].send(sent, rate, passes, threading.Event())
         time.sleep(SETTLE_S)
 
+    def overloaded(self, kind: str, offer: float, seconds: float) -> tuple[float, float]:
+        """What gets through when not all of it does: the rate, and what was offered."""
+        found = self.rate(kind, offer, seconds)
+        while offer and found > ALL * offer:
+            offer *= STEP
+            found = self.rate(kind, offer, seconds)
+        return found, offer
+
     def best_offer(self, kind: str) -> float:
         """What to offer for the most to get through."""
         flooded = self.rate(kind, UNLIMITED, self.plan.probe_s)
-        offer = found = flooded
-        while found > ALL * offer:
-            offer *= STEP
-            found = self.rate(kind, offer, self.plan.probe_s)
+        found, offer = self.overloaded(kind, STEP * flooded, self.plan.probe_s)
         return offer if found > flooded else UNLIMITED
 
 
@@ -108,8 +113,9 @@ def measure(plan: Plan, names: list[str], say: Say) -> Rates:
         for number in range(1, plan.rounds + 1):
             for name in names:
                 with _between(links, name, plan) as bench:
-                    for kind, offer in offers[name].items():
-                        found = bench.rate(kind, offer, plan.seconds)
+                    for kind, last in offers[name].items():
+                        found, offer = bench.overloaded(kind, last, plan.seconds)
+                        offers[name][kind] = offer
                         rates.setdefault((name, kind), []).append(found)
                         say(f"{number}: {name:9} {kind:11} {found:9.0f}/s of {_text(offer)}")
     return rates

@@ -93,7 +93,8 @@ class EthernetPort:
 
     def send(self, frames: Frames) -> None:
         rest = frames if self._backlog else self._transmit(frames)
-        self.stats.count("tx_queue_full", self._backlog.add(rest))
+        if len(rest):
+            self.stats.count("tx_queue_full", self._backlog.add(rest))
 
     def flush(self) -> None:
         while self._backlog:
