@@ -9,9 +9,9 @@
 - Both switches run the same JSON (inc_mtu9000) with the same entries on the same interfaces, one
   after the other, in turns; so does the bare forwarder: C, recvmmsg and sendmmsg on AF_PACKET
   sockets, from s1 to s2.
-- The sender is one thread with a ring of ready frames and sendmmsg. It offers all it can, or half
-  as much again as it was found that all gets through of, if more gets through then: a flood takes
-  a core that switches of several threads want.
+- The sender is one thread with a ring of ready frames and sendmmsg. It offers more than gets
+  through, but not all it can: a flood takes a core that a switch of several threads wants. The
+  offer is raised by half as long as 90% of it gets through.
 - forward: frames of 64 bytes from port 1 to port 2, by MAC address. dispatch: rows of 1 KiB, of
   which four copies are made and three pruned. Both count what arrives, by the interface's counter.
   contrib: partial rows of 1 and 4 KiB, each added to a row that waits for 63; counted by the

@@ -61,5 +61,5 @@ def packets(rates: Rates) -> Iterator[Figure]:
 
 def compiling(seconds: list[float]) -> Figure:
     """How long a program takes."""
-    how = f"at most; inc_mtu9000.json to the first packet; {spread(seconds)}"
-    return Figure("compile_s", median(seconds), "s", MOST_COMPILE_S, how)
+    how = f"at most; inc_mtu9000.json to the first packet; most of {len(seconds)}"
+    return Figure("compile_s", max(seconds), "s", MOST_COMPILE_S, how)

@@ -86,16 +86,15 @@ class Bench:
     def overloaded(self, kind: str, offer: float, seconds: float) -> tuple[float, float]:
         """What gets through when not all of it does: the rate, and what was offered."""
         found = self.rate(kind, offer, seconds)
-        while offer and found > ALL * offer:
+        while found > ALL * offer:
             offer *= STEP
             found = self.rate(kind, offer, seconds)
         return found, offer
 
-    def best_offer(self, kind: str) -> float:
-        """What to offer for the most to get through."""
+    def offer(self, kind: str) -> float:
+        """What is more than gets through."""
         flooded = self.rate(kind, UNLIMITED, self.plan.probe_s)
-        found, offer = self.overloaded(kind, STEP * flooded, self.plan.probe_s)
-        return offer if found > flooded else UNLIMITED
+        return self.overloaded(kind, STEP * flooded, self.plan.probe_s)[1]
 
 
 def _timed(count: Callable[[], int]) -> tuple[int, float]:
@@ -117,7 +116,7 @@ def measure(plan: Plan, names: list[str], say: Say) -> Rates:
                         found, offer = bench.overloaded(kind, last, plan.seconds)
                         offers[name][kind] = offer
                         rates.setdefault((name, kind), []).append(found)
-                        say(f"{number}: {name:9} {kind:11} {found:9.0f}/s of {_text(offer)}")
+                        say(f"{number}: {name:9} {kind:11} {found:9.0f}/s of {offer:.0f}/s")
     return rates
 
 
@@ -127,13 +126,9 @@ def _offers(plan: Plan, links: Links, name: str, say: Say) -> dict[str, float]:
     with _between(links, name, plan) as bench:
         for kind in (one for one in plan.kinds if one in KINDS_OF[name]):
             bench.check(kind)
-            offers[kind] = bench.best_offer(kind)
-    say(f"{name} is offered {', '.join(map(_text, offers.values()))}")
+            offers[kind] = bench.offer(kind)
+    say(f"{name} is offered {', '.join(f'{offer:.0f}/s' for offer in offers.values())}")
     return offers
-
-
-def _text(offer: float) -> str:
-    return f"{offer:.0f}/s" if offer else "a flood"
 
 
 @contextmanager

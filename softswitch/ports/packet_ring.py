@@ -36,7 +36,7 @@ _SLACK: Final = 8  # an MTU may grow by a part of so many before the ring is mad
 _ALIGNMENT: Final = 64
 
 FRAMES_AT_ONCE: Final = 512
-BYTES_AT_ONCE: Final = 1 << 19  # with what becomes of them they should stay in the cache
+BYTES_AT_ONCE: Final = 1 << 20  # with what becomes of them they should stay in the cache
 
 
 def ring_bytes_of(num_ports: int) -> int:
