@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from incmoe.demo.errors import DemoError
 from incmoe.demo.plan import EMBEDDED, SWITCHES
-from incmoe.emulation.shaping import Rate
+from incmoe.emulation.shaping import RATES, Rate
 from incmoe.options import whole
 from p4src import GEOMETRIES
 
@@ -81,8 +81,8 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
 def _rate(text: str) -> int:
     try:
         rate = Rate.parse(text)
-    except DemoError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    except DemoError:
+        raise argparse.ArgumentTypeError(f"{text}: must be {RATES}") from None
     if rate is None:
         raise argparse.ArgumentTypeError(f"{text}: links are the bottleneck here, and need a rate")
     return rate.bit_s

@@ -21,10 +21,10 @@ from typing import Any, Final, NoReturn, Self
 from zlib import crc32
 
 import grpc
-from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
+from p4.v1 import p4runtime_pb2_grpc
 
 from controller.errors import ControllerError, SwitchError
-from controller.session import NOBODY, Credentials
+from controller.session import NOBODY, Credentials, arbitration
 from ops.tls import open_channel
 
 TURN: Final = 1 << 33
@@ -59,7 +59,8 @@ class Claim:
         self._channel = open_channel(self.address, place.credentials.tls)
         stub = p4runtime_pb2_grpc.P4RuntimeStub(self._channel)
         replies = stub.StreamChannel(iter(self._requests.get, None), wait_for_ready=True)
-        self._requests.put(_arbitration(place, election_id))
+        role = place.credentials.role
+        self._requests.put(arbitration(place.device_id, (0, election_id), role))
         threading.Thread(target=self._listen, args=(replies,), name="claim", daemon=True).start()
         if not self._answered.wait(deadline_s):
             self.release()
@@ -127,12 +128,3 @@ def turn(place: Place, *, deadline_s: float) -> Iterator[None]:
             time.sleep(TURN_AGAIN_S)
     with claim:
         yield
-
-
-def _arbitration(place: Place, election_id: int) -> Any:
-    request = p4runtime_pb2.StreamMessageRequest()
-    request.arbitration.device_id = place.device_id
-    if place.credentials.role:
-        request.arbitration.role.name = place.credentials.role
-    request.arbitration.election_id.low = election_id
-    return request

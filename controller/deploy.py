@@ -153,7 +153,7 @@ class Deployer:
                         device_id=switch.device_id,
                         writes=writes,
                         deadline_s=self.deadline_s,
-                        credentials=self.credentials.towards(switch.certificate),
+                        credentials=self.place(switch).credentials,
                     )
                 )
                 for name, switch in chosen.items()

@@ -39,6 +39,16 @@ class Credentials:
 NOBODY: Final = Credentials()
 
 
+def arbitration(device_id: int, election_id: tuple[int, int], role: str) -> Any:
+    """Return the request to take part in a switch's elections; `role` "": the default one."""
+    request = p4runtime_pb2.StreamMessageRequest()
+    request.arbitration.device_id = device_id
+    request.arbitration.election_id.high, request.arbitration.election_id.low = election_id
+    if role:
+        request.arbitration.role.name = role
+    return request
+
+
 class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no types
     """A client of one switch. Without `writes` it takes part in no election and can only read."""
 
@@ -88,13 +98,8 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no type
 
     def handshake(self) -> None:
         """Become the primary controller, or raise SwitchError."""
-        request = p4runtime_pb2.StreamMessageRequest()
-        arbitration = request.arbitration
-        arbitration.device_id = self.device_id
-        arbitration.election_id.high, arbitration.election_id.low = self.election_id
-        if self._credentials.role:
-            arbitration.role.name = self._credentials.role
-        self.stream_out_q.put(request)
+        role = self._credentials.role
+        self.stream_out_q.put(arbitration(self.device_id, self.election_id, role))
         problem = self._arbitration_problem()
         if problem:
             self.tear_down()

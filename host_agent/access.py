@@ -22,7 +22,7 @@ from host_agent.errors import AgentError
 from host_agent.metrics import served_by_rank
 from host_agent.rendezvous import Join, Ticket, join
 from host_agent.seat import Connection, Seat, Terms, heed
-from host_agent.session import LANE_BITS, Pacing, Timers
+from host_agent.session import DEFAULT_TIMERS, LANE_BITS, Pacing, Timers
 from host_agent.sockets import bound_socket
 from ops import logs
 from ops.metrics import MetricsError, parse_address
@@ -46,7 +46,6 @@ VARIABLES: Final = {
 TLS_FILES: Final = ("CERT", "KEY", "CA")
 DEFAULT_JOB, DEFAULT_HOST = "incmoe", "127.0.0.1"
 MODES: Final = {"static": Kind.STATIC, "routed": Kind.ROUTED}
-DEFAULT_TIMERS: Final = Timers()
 log: Final = logging.getLogger(__name__)
 
 

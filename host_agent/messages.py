@@ -11,11 +11,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Final, TypeVar, get_type_hints
 
-from host_agent.session import OnLoss, Pacing, RowFormat, Session, Timers
+from host_agent.session import (
+    DEFAULT_PACING,
+    DEFAULT_TIMERS,
+    OnLoss,
+    Pacing,
+    RowFormat,
+    Session,
+    Timers,
+)
 
 SERVICE: Final = "incmoe.Rendezvous"
-DEFAULT_TIMERS: Final = Timers()
-DEFAULT_PACING: Final = Pacing()
 
 
 class RendezvousError(RuntimeError):

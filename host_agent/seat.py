@@ -6,15 +6,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from host_agent.collectives import Group
 from host_agent.endpoint import Endpoint, Wanted
 from host_agent.rendezvous import Membership, Notice
-from host_agent.session import OnLoss, Pacing, RowFormat, Timers
-
-DEFAULT_TIMERS: Final = Timers()
-DEFAULT_PACING: Final = Pacing()
+from host_agent.session import DEFAULT_PACING, DEFAULT_TIMERS, OnLoss, Pacing, RowFormat, Timers
 
 
 @dataclass(frozen=True, slots=True)

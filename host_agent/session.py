@@ -133,6 +133,10 @@ class Cut:
     last: int
 
 
+DEFAULT_TIMERS: Final = Timers()
+DEFAULT_PACING: Final = Pacing()
+
+
 @dataclass(frozen=True)
 class Session:
     """A rank's place in one generation of a job; raises SessionError where it does not fit."""

@@ -25,6 +25,38 @@ def whole(least: int, most: int | None = None) -> Callable[[str], int]:
     return parse
 
 
+def above(limit: float) -> Callable[[str], float]:
+    """Return a type of finite numbers above `limit`."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = limit
+        if not limit < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text}: must be above {limit:g}")
+        return value
+
+    return parse
+
+
+def input_file(text: str) -> Path:
+    """Return the path of a file that can be read."""
+    path = Path(text)
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise argparse.ArgumentTypeError(f"{text}: is no file that can be read")
+    return path
+
+
+def output_folder(text: str) -> Path:
+    """Return the path of a folder that is there or can be made; touches nothing."""
+    path = Path(text).absolute()
+    there = next(one for one in (path, *path.parents) if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text}: {there} is no folder that may be written")
+    return Path(text)
+
+
 def output_file(text: str) -> Path:
     """Return the path of a file that can be written; touches nothing."""
     path = Path(text)

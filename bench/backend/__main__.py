@@ -16,10 +16,7 @@ from bench.backend.run import Outcome, run
 from bench.report import failed, faults, repairs, say, spread, table
 from controller.errors import ControllerError
 from host_agent.errors import AgentError
-from incmoe.demo import needs
 from incmoe.demo.errors import DemoError
-from incmoe.demo.plan import VETH
-from incmoe.demo.plan import Plan as DemoPlan
 from incmoe.figures import Figure, write_figures
 from incmoe.options import output_file, whole
 
@@ -30,7 +27,6 @@ def main() -> int:
     given = shaped.given(arguments)
     plan = Plan(**given, num_elements=arguments.elements, num_slots=arguments.window)
     try:
-        needs.check(DemoPlan(num_ranks=plan.num_ranks, links=VETH))
         outcome = run(plan, say)
     except (DemoError, AgentError, ControllerError) as error:
         return failed("bench.backend", error)

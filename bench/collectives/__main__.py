@@ -7,7 +7,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from bench import shaped
 from bench.collectives import mpi
@@ -20,7 +19,7 @@ from controller.errors import ControllerError
 from host_agent.errors import AgentError
 from incmoe.demo.errors import DemoError
 from incmoe.figures import write_figures
-from incmoe.options import output_file, whole
+from incmoe.options import output_file, output_folder, whole
 
 
 def main(argv: Sequence[str] | None = None, opened: Opened = own_links) -> int:
@@ -83,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     every = ",".join(SCHEMES)
     add("--schemes", type=schemes_named, default=every, help=f"which, in this order {says}")
     add("--json", type=output_file, metavar="FILE", help="write the figures here")
-    add("--plots", type=Path, metavar="DIR", help="draw the figures of --json here")
+    add("--plots", type=output_folder, metavar="DIR", help="draw the figures of --json here")
     return parser
 
 

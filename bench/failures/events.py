@@ -49,16 +49,9 @@ def _signal(job: Job, victim: int, number: int) -> None:
     os.kill(pid, number)
 
 
-def _pause(job: Job, victim: int) -> float:
+def _pause(job: Job, victim: int, seconds: float) -> float:
     _signal(job, victim, signal.SIGSTOP)
-    time.sleep(SHORT_S)
-    _signal(job, victim, signal.SIGCONT)
-    return time.monotonic()
-
-
-def _long_pause(job: Job, victim: int) -> float:
-    _signal(job, victim, signal.SIGSTOP)
-    time.sleep(LONG_S)
+    time.sleep(seconds)
     _signal(job, victim, signal.SIGCONT)
     return time.monotonic()
 
@@ -127,8 +120,8 @@ def _flap(job: Job, victim: int) -> float:
 
 ACTS: Final[dict[Event, Act]] = {
     Event.KILL: _kill,
-    Event.PAUSE: _pause,
-    Event.LONG_PAUSE: _long_pause,
+    Event.PAUSE: lambda job, victim: _pause(job, victim, SHORT_S),
+    Event.LONG_PAUSE: lambda job, victim: _pause(job, victim, LONG_S),
     Event.SLOW: _slow,
     Event.RESTART: _restart,
     Event.REPLACE: _replace,

@@ -5,10 +5,8 @@ none has to import everything again. Knows nothing of what is to befall them.
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
-import random
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import p4src
 from bench.failures.plan import JOIN_TIMEOUT_S, NUM_RANKS
@@ -26,10 +24,10 @@ from bench.failures.rank import main as rank_main
 from controller.switch import Switch as Control
 from host_agent.access import Access
 from host_agent.session import OnLoss
-from host_agent.wire import INC_UDP_PORT
 from incmoe.cli import main as incmoe
-from incmoe.demo import veth
-from incmoe.demo.network import DEVICE_ID, Attachment, Links, Network, answers, job_file
+from incmoe.demo import loopback, veth
+from incmoe.demo.namespaces import enter
+from incmoe.demo.network import DEVICE_ID, Links, Network, answers, job_file
 from incmoe.demo.plan import JOB
 from incmoe.demo.plan import Plan as DemoPlan
 from incmoe.demo.room import Room
@@ -37,7 +35,6 @@ from incmoe.demo.room import Room
 GEOMETRY: Final = "mtu1500"
 START_S: Final = 30.0
 _PRELOAD: Final = ["bench.failures.rank", "controller.cli", "softswitch.cli", "softswitch.switch"]
-_CLONE_NEWNET: Final = 0x40000000
 SWITCH, CONTROLLER = "switch", "controller"
 
 
@@ -49,39 +46,15 @@ def context() -> ForkServerContext:
     return made
 
 
-@contextmanager
-def loopback() -> Iterator[Links]:
-    """Yield links without root: UDP ports of the switch."""
-    prefix = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
-    yield Links.around_one_switch(
-        [
-            Attachment(f"udp:{prefix}.{port}:{INC_UDP_PORT}", f"{prefix}.{port}", "127.0.0.1")
-            for port in range(1, NUM_RANKS + 1)
-        ]
-    )
-
-
-def ethernet() -> Any:
-    """Return links of veth pairs, which can go down; they need root."""
-    return veth.opened(NUM_RANKS, GEOMETRY)
-
-
-def _enter(namespace: str) -> None:
-    if namespace:
-        with open(f"/run/netns/{namespace}", encoding="ascii") as handle:
-            if ctypes.CDLL(None, use_errno=True).setns(handle.fileno(), _CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), f"setns {namespace}")
-
-
 def _command(namespace: str, log: str, words: list[str]) -> None:
     _redirect(log)
-    _enter(namespace)
+    enter(namespace)
     os._exit(incmoe(words))
 
 
 def _rank(namespace: str, log: str, place: Place, pipe: Connection) -> None:
     _redirect(log)
-    _enter(namespace)
+    enter(namespace)
     rank_main(place, pipe)
 
 
@@ -218,7 +191,11 @@ class Job:
 def opened(folder: Path, on_loss: OnLoss, fork: ForkServerContext, *, links: bool) -> Iterator[Job]:
     """Yield a job whose switch and controller run; `links`: on links that can go down."""
     with ExitStack() as stack:
-        joined = stack.enter_context(ethernet() if links else loopback())
+        joined = (
+            stack.enter_context(veth.opened(NUM_RANKS, GEOMETRY))
+            if links
+            else loopback.choose(NUM_RANKS)
+        )
         job = Job(folder, joined, on_loss, fork)
         stack.callback(job.end)
         job.start_switch()

@@ -22,7 +22,7 @@ from incmoe.demo.plan import VETH
 from incmoe.demo.plan import Plan as DemoPlan
 from incmoe.emulation.shaping import UNSHAPED
 from incmoe.figures import Figure, write_figures
-from incmoe.options import output_file, whole
+from incmoe.options import above, output_file, whole
 
 LEAST: Final = 0.7  # of iperf3's
 
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"of the links, or {UNSHAPED} {says}",
     )
     add("--rounds", type=whole(1), default=plan.rounds, help=f"of both, at each rate {says}")
-    add("--seconds", type=float, default=plan.seconds, help=f"of each run {says}")
+    add("--seconds", type=above(0), default=plan.seconds, help=f"of each run {says}")
     add("--band-rows", type=whole(1), default=plan.band_rows, help=f"rows of a band {says}")
     add("--window", type=whole(1), default=plan.num_slots, help=f"rows that may be out {says}")
     look_ms = plan.look_every_s * 1e3

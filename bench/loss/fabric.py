@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import socket
 import tempfile
 import threading
@@ -26,6 +25,7 @@ from host_agent.endpoint import Endpoint
 from host_agent.session import Session
 from host_agent.sockets import RunSocket, bound_socket
 from incmoe.demo import veth
+from incmoe.demo.namespaces import enter
 from incmoe.demo.network import DEVICE_ID
 from incmoe.demo.plan import BMV2
 from incmoe.demo.processes import Supervisor
@@ -33,7 +33,6 @@ from incmoe.loopback import Loopback, on_all
 from softswitch.ports.faults import FaultSpec
 from softswitch.ports.spec import WireOptions
 
-_CLONE_NEWNET = 0x40000000  # linux/sched.h
 Seat = tuple[Session, socket.socket]
 
 
@@ -122,11 +121,11 @@ def _socket_in(namespace: str, ip: str, port: int) -> socket.socket:
     made: list[socket.socket | OSError] = []
 
     def make() -> None:
-        with Path("/run/netns", namespace).open() as there:
-            libc = ctypes.CDLL(None, use_errno=True)
-            failed = libc.setns(there.fileno(), _CLONE_NEWNET)
-        error = OSError(ctypes.get_errno(), f"setns {namespace}")
-        made.append(error if failed else bound_socket(ip, port))
+        try:
+            enter(namespace)
+            made.append(bound_socket(ip, port))
+        except OSError as error:
+            made.append(error)
 
     thread = threading.Thread(target=make)
     thread.start()

@@ -81,6 +81,7 @@ class InNetworkProcessGroup(GlooProcessGroup):
     ) -> Work:
         """Several such at once."""
         tensors.check([*outputs, *inputs])
+        tensors.check_written(outputs)
         _check_parts(outputs, inputs, self.size())
         body = partial(collectives.all_gather_single, outputs=outputs, inputs=inputs)
         return self._submit(_Asked("all_gather", outputs, opts), body, outputs, inputs)
@@ -90,6 +91,7 @@ class InNetworkProcessGroup(GlooProcessGroup):
 
     def _gather(self, result: Any, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Work:
         tensors.check([*inputs, *(each for part in outputs for each in part)])
+        tensors.check_written(each for part in outputs for each in part)
         if len(outputs) != self.size():
             raise CollectiveError(f"{len(outputs)} outputs in a group of {self.size()} ranks")
         types = [each.dtype for each in inputs]
@@ -132,6 +134,7 @@ class InNetworkProcessGroup(GlooProcessGroup):
     def _scatter(self, outputs: Tensors, inputs: list[Tensors], sums: Sums, opts: Any) -> Work:
         everything = [*outputs, *(each for part in inputs for each in part)]
         tensors.check(everything)
+        tensors.check_written(outputs)
         tensors.one_type(everything)
         if len(inputs) != self.size():
             raise CollectiveError(f"{len(inputs)} inputs in a group of {self.size()} ranks")
@@ -152,6 +155,7 @@ class InNetworkProcessGroup(GlooProcessGroup):
     def allreduce_coalesced(self, all_tensors: Tensors, opts: Any) -> Work:
         """Several at once, in place."""
         tensors.check(all_tensors)
+        tensors.check_written(all_tensors)
         if (sums := self._sums(opts.reduceOp, tensors.one_type(all_tensors))) is None:
             return super().allreduce_coalesced(all_tensors, opts)
         body = partial(collectives.all_reduce, tensors=all_tensors, sums=sums)

@@ -21,6 +21,17 @@ def check(tensors: Iterable[Tensor]) -> None:
             raise UnsupportedError(f"a tensor of layout {tensor.layout}, it must be torch.strided")
 
 
+def check_written(tensors: Iterable[Tensor]) -> None:
+    """Raise UnsupportedError for tensors of which two elements lie at one place."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride(), strict=True)
+        if any(size > 1 and stride == 0 for size, stride in pairs):
+            raise UnsupportedError(
+                f"an output of shape {tuple(tensor.shape)} and strides {tensor.stride()}: its "
+                "elements share memory"
+            )
+
+
 def one_type(tensors: Sequence[Tensor]) -> torch.dtype:
     """Return the type that tensors have in common."""
     types = sorted({str(tensor.dtype) for tensor in tensors})

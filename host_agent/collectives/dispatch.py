@@ -39,7 +39,6 @@ from host_agent.bands import (
 from host_agent.bands.placement import NOWHERE
 from host_agent.bands.table import joined
 from host_agent.endpoint import OutgoingBand
-from host_agent.errors import RankLost
 from host_agent.wire import ranks_in
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class Dispatch:
         band = 0
         while band < self.num_units:
             owners = [owner for owner, num in enumerate(num_bands) if band < num]
-            arrivals = list(self._arrivals(owners, band))
+            arrivals = [one for owner in owners if (one := self._arrival(owner, band)) is not None]
             for arrival in arrivals:
                 num_bands[arrival.owner] = arrival.header.num_bands
             for owner in ranks_in(self.group.gone):
@@ -197,22 +196,15 @@ class Dispatch:
         exponents = geometry.loudest(self._routing.exponents[self._bands[band]])
         return OutgoingBand(self.call, band, encode(header), rows, members, exponents)
 
-    def _arrivals(self, owners: list[int], band: int) -> Iterator[_Arrival]:
-        """Yield what arrives of a band, of the owners that the job still has."""
-        for owner in owners:
-            try:
-                if not self.group.is_gone(owner):
-                    yield self._arrival(owner, band)
-            except RankLost:
-                if not self.group.is_gone(owner):
-                    raise
-
-    def _arrival(self, owner: int, band: int) -> _Arrival:
+    def _arrival(self, owner: int, band: int) -> _Arrival | None:
+        """Return what arrives of a band; None if the job goes on without its owner."""
         if owner == self.group.rank:
             header, rows = self._header(band), self._x_TH[self._bands[band]]
             numbers = np.empty(0, np.int64)
         else:
-            incoming = self.group.fabric.receive_band(owner, self.call, band)
+            incoming = self.group.receive_band(owner, self.call, band)
+            if incoming is None:
+                return None
             header, numbers = self._checked(incoming.blob, owner, band), incoming.numbers
             num_rows = len(numbers) if header.kind == Kind.ROUTED else header.num_rows
             rows = self.group.geometry.unpack(incoming.rows, num_rows)

@@ -16,7 +16,7 @@ from host_agent.collectives.dispatch import Dispatch, Routing
 from host_agent.collectives.fabric import Fabric
 from host_agent.collectives.geometry import Geometry, GeometryError
 from host_agent.collectives.worker import Worker, close_all
-from host_agent.endpoint import OutgoingBand, Wanted
+from host_agent.endpoint import IncomingBand, OutgoingBand, Wanted
 from host_agent.errors import AgentError, RankLost
 
 BANDS_IN_FLIGHT: Final = 3  # one gathered, one computed, one reduced
@@ -101,6 +101,15 @@ class Group:
             raise GeometryError(f"rows of {x_TH.dtype}, the group's are {self.geometry.dtype}")
         return Dispatch(self, self._number(), x_TH, routing)
 
+    def receive_band(self, owner: int, call: int, band: int) -> IncomingBand | None:
+        """Wait for a band of another rank; None if the job goes on without that."""
+        try:
+            return None if self.is_gone(owner) else self.fabric.receive_band(owner, call, band)
+        except RankLost:
+            if not self.is_gone(owner):
+                raise
+            return None
+
     def exchange(self, data: bytes) -> list[bytes]:
         """Give `data` to all ranks; return what each gave, by rank: nothing where one is gone."""
         call = self._number()
@@ -134,15 +143,10 @@ class Group:
         return range(self.world_size)
 
     def _told(self, rank: int, call: int) -> bytes:
-        try:
-            blob = b"" if self.is_gone(rank) else self.fabric.receive_band(rank, call, 0).blob
-        except RankLost:
-            if not self.is_gone(rank):
-                raise
-            blob = b""
-        if not blob:
+        incoming = self.receive_band(rank, call, 0)
+        if incoming is None:
             return b""
-        header = decode(blob)
+        header = decode(incoming.blob)
         if header.kind != Kind.EXCHANGE:
             raise GroupError(f"rank {rank} sent {header.kind.name} rows, an exchange was due")
         return header.exchanged

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Final, Generic, TypeVar
 
+from host_agent.errors import EndpointClosed
+
 CLOSE_S: Final = 2.0
 Item = TypeVar("Item")
 
@@ -68,18 +70,28 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # nothing is submitted behind the end
+        self._ended = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, function: Callable[[], None]) -> Future[None]:
-        """Run `function` after what was submitted before; the future tells how it ended."""
+        """Run `function` after what was submitted before; the future tells how it ended.
+
+        Raises EndpointClosed after `end`.
+        """
         future: Future[None] = Future()
-        self._tasks.put(lambda: _settle(future, function))
+        with self._lock:
+            if self._ended:
+                raise EndpointClosed(f"the thread {self._thread.name} has ended")
+            self._tasks.put(lambda: _settle(future, function))
         return future
 
     def end(self) -> None:
         """Let the thread end after what was submitted."""
-        self._tasks.put(None)
+        with self._lock:
+            self._ended = True
+            self._tasks.put(None)
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread to end, but not for ever: it is a daemon."""

@@ -170,6 +170,8 @@ class Buffer:
             raise DispatcherError(
                 f"ids of shape {tuple(topk_ids.shape)}, [T, K] with K of 0..{MAX_TOP_K} is needed"
             )
+        if topk_ids.dtype.is_floating_point or topk_ids.dtype.is_complex:
+            raise DispatcherError(f"ids of {topk_ids.dtype}, they must be whole numbers")
         ids_TK = topk_ids.detach().cpu().numpy()
         if ids_TK.size and (ids_TK.min() < -1 or ids_TK.max() > num_experts):
             bad = int(ids_TK.min() if ids_TK.min() < -1 else ids_TK.max())

@@ -50,10 +50,13 @@ class InNetworkEP(EPImplementation):  # type: ignore[misc]
         self._number = next(self._job.numbers)
         self._layer: InNetworkMoE | None = None
 
-    @torch.no_grad()
     def __call__(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         """Return the weighted sums of the experts of all ranks, of the shape of `hidden_states`."""
         seam.refuse_backward(hidden_states)
+        with torch.no_grad():
+            return self._shared(hidden_states, top_k_index, top_k_weights)
+
+    def _shared(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         if len(self._sharers) == 1:
             return self._run(hidden_states, top_k_index, top_k_weights)
         mine = self._own_rows(top_k_index.shape[:-1].numel())

@@ -267,7 +267,8 @@ class Core:
             ]
             awaited = self._owner.awaited() | sum(1 << rank for rank in owners)
             asked, failure = self._liveness.poll(now, awaited)
-            self._owner.excuse(self._liveness.silent, now)
+            if self._liveness.silent:
+                self._owner.excuse(self._liveness.silent, now)
             self.failure = self.failure or failure or self._left(owners)
             self.counters.probes += len(asked)
             runs += asked

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from host_agent import wire
 from host_agent.errors import RankLost, SwitchLost, TransportError
 from host_agent.session import OnLoss, Session
+from host_agent.transport import bitmaps
 from host_agent.transport.runs import Run, join
 from host_agent.wire import Headers, Op
 
@@ -63,14 +64,11 @@ class Liveness:
 
     def switch_is_silent(self, now: float) -> bool:
         """Return whether the switch has not been heard for long, though it was asked."""
-        since = max(self._switch_heard, float(self._awaited_since.min()))
-        return now - since >= self._timers.deadline_s / 2
+        latest = now - self._timers.deadline_s / 2
+        return self._switch_heard <= latest and bool(self._awaited_since.min() <= latest)
 
     def _in(self, ranks: int) -> NDArray[np.bool_]:
         return np.asarray(self._bits & np.uint64(ranks) != 0)
-
-    def _bitmap(self, which: NDArray[np.bool_]) -> int:
-        return int(np.bitwise_or.reduce(self._bits[which], initial=0))
 
     def poll(self, now: float, awaited: int) -> tuple[list[Run], Failure | None]:
         """Return what to send, and who is lost."""
@@ -89,8 +87,8 @@ class Liveness:
     def _failure(self, now: float, silence: NDArray[np.float64]) -> Failure | None:
         deadline_s = self._timers.deadline_s
         self.suspects = tuple(np.flatnonzero(silence >= deadline_s).tolist())
-        self.silent = self._bitmap(silence >= deadline_s / 2)
-        self._mute = self._bitmap(silence >= 2 * self._timers.probe_every_s)
+        self.silent = bitmaps.union(self._bits[silence >= deadline_s / 2])
+        self._mute = bitmaps.union(self._bits[silence >= 2 * self._timers.probe_every_s])
         if not self.suspects:
             return None
         if now - self._switch_heard >= deadline_s / 2:
@@ -110,7 +108,7 @@ class Liveness:
         if not silent.any():
             return []
         self._probed[silent] = now
-        ranks = self._bitmap(silent)
+        ranks = bitmaps.union(self._bits[silent])
         return [Run(join([self.header(Op.PROBE, ranks), self.header(Op.ECHO, 0)]))]
 
     def header(self, op: Op, ranks: int) -> Headers:

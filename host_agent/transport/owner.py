@@ -57,8 +57,7 @@ class Owner:
 
     def excuse(self, ranks: int, now: float) -> None:
         """Take no row for stuck as long as it awaits `ranks`, which are silent: a bitmap."""
-        if ranks:
-            self._recovery.excuse(ranks, now)
+        self._recovery.excuse(ranks, now)
 
     def hurry(self, ranks: int, now: float) -> None:
         """Ask at once for what `ranks` lack, which are heard again after a silence: a bitmap."""

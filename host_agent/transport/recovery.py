@@ -79,19 +79,17 @@ class Recovery:
 
     def _put_off(self, slots: Slots, rank: np.uint64, now: float) -> None:
         self._suspect[slots] = False
-        awaiting = self._window.out & ~self._window.is_piece & (self._window.members & rank != 0)
-        self._timers.not_yet(slots, np.flatnonzero(awaiting & ~self._suspect), now)
+        others = self._window.awaiting(int(rank))
+        others = others[~(self._window.is_piece | self._suspect)[others]]
+        self._timers.not_yet(slots, others, now)
 
     def excuse(self, ranks: int, now: float) -> None:
         """Start anew to count how long rows are asked for in vain that await silent ranks."""
-        self._timers.excuse(self._awaiting(ranks), now)
+        self._timers.excuse(self._window.awaiting(ranks), now)
 
     def hurry(self, ranks: int, now: float) -> None:
         """Take sums for late that await ranks which are heard again after a silence."""
-        self._timers.hurry(self._awaiting(ranks), now)
-
-    def _awaiting(self, ranks: int) -> Slots:
-        return np.flatnonzero(self._window.out & (self._window.members & np.uint64(ranks) != 0))
+        self._timers.hurry(self._window.awaiting(ranks), now)
 
     def exclude(self, ranks: int) -> None:
         """Repeat nothing to `ranks`."""

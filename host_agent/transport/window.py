@@ -79,9 +79,13 @@ class Window:
         self.got[slots] = self.is_piece[slots][:, None]
         self.got[slots, 0] = False
 
+    def awaiting(self, ranks: int) -> Slots:
+        """Return the slots out that await any of `ranks`, a bitmap."""
+        return np.flatnonzero(self.out & (self.members & np.uint64(ranks) != 0))
+
     def exclude(self, ranks: int) -> Slots:
         """Await nothing of `ranks` any more; return the slots that did."""
-        slots = np.flatnonzero(self.out & (self.members & np.uint64(ranks) != 0))
+        slots = self.awaiting(ranks)
         self.members[slots] &= ~np.uint64(ranks)
         return slots
 

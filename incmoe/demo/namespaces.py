@@ -7,6 +7,7 @@ this process closes the pipe to it, or is gone.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from typing import Final, Self
 from incmoe.demo.errors import DemoError
 
 _NAMED: Final = Path("/run/netns")
+_CLONE_NEWNET: Final = 0x40000000  # linux/sched.h
 _OWN: Final = Path("/proc/self/ns/net")
 _GONE_OR_NOT_OURS: Final = (FileNotFoundError, ProcessLookupError, PermissionError)
 
@@ -36,6 +38,20 @@ def run(command: Sequence[str], given: str = "") -> str:
 def inside(namespace: str) -> list[str]:
     """What comes before a command that is to run in a namespace; nothing for none."""
     return ["ip", "netns", "exec", namespace] if namespace else []
+
+
+def enter(name: str) -> None:
+    """Moves the calling thread, and what it starts, into a namespace; "": nowhere."""
+    if not name:
+        return
+    with (_NAMED / name).open() as there:
+        if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns {name}")
+
+
+def are_there(names: Iterable[str]) -> bool:
+    """Whether all of them have been made."""
+    return all((_NAMED / name).exists() for name in names)
 
 
 def delete(names: Iterable[str]) -> None:
@@ -90,8 +106,8 @@ class Namespaces:
     def add(self, suffix: str) -> str:
         """Makes one with loopback up and without IPv6; returns its name."""
         name = f"incmoe-{os.getpid()}-{suffix}"
-        run(["ip", "netns", "add", name])
         self._note(name)
+        run(["ip", "netns", "add", name])
         run(["ip", "-n", name, "link", "set", "lo", "up"])
         _disable_ipv6(name)
         return name
@@ -99,12 +115,13 @@ class Namespaces:
     def adopt(self, suffix: str, pid: int) -> str:
         """Names the namespace that a process is in, which ends with the others; without IPv6."""
         name = f"incmoe-{os.getpid()}-{suffix}"
-        run(["ip", "netns", "attach", name, str(pid)])
         self._note(name)
+        run(["ip", "netns", "attach", name, str(pid)])
         _disable_ipv6(name)
         return name
 
     def _note(self, name: str) -> None:
+        """Before it is made: this process may end while it is."""
         self._names.append(name)
         assert self._janitor.stdin is not None
         self._janitor.stdin.write(f"{name}\n")

@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from controller.address import mac_text, rank_mac
+from incmoe.demo import needs
 from incmoe.demo.namespaces import Namespaces, inside, run
 from incmoe.demo.network import Attachment, Links
+from incmoe.demo.plan import VETH, Plan
 
 MTU: Final = {"mtu1500": 1500, "mtu9000": 9000}
 SWITCH_IP: Final = "10.0.0.254"
@@ -29,6 +31,7 @@ OFFLOADS: Final = ("rx", "tx", "sg", "tso", "gso", "gro", "tx-udp-segmentation")
 @contextmanager
 def opened(num_ranks: int, geometry: str) -> Iterator[Links]:
     """The links, gone after the `with` block; DemoError when they cannot be made."""
+    needs.check(Plan(num_ranks=num_ranks, links=VETH))
     with Namespaces() as namespaces:
         switch = namespaces.add("switch")
         ranks = [namespaces.add(f"rank{rank}") for rank in range(num_ranks)]

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from incmoe.demo.cli import add_run_options, plan_of, shown, status_of
 from incmoe.demo.errors import DemoError
 from incmoe.demo.plan import MININET, Plan
 from incmoe.emulation.shaping import UNSHAPED, Rate
+from incmoe.options import input_file
 
 if TYPE_CHECKING:
     from bench.collectives.plan import Plan as BenchPlan
@@ -63,7 +63,10 @@ def add_parser(subparsers: Subparsers) -> None:
         "(default: %(default)s)",
     )
     add(
-        "--script", type=Path, metavar="FILE", help="lines for the prompt instead of standard input"
+        "--script",
+        type=input_file,
+        metavar="FILE",
+        help="lines for the prompt instead of standard input",
     )
     add_run_options(parser)
     parser.set_defaults(run=partial(run_command, parser))
@@ -154,8 +157,9 @@ def _plan_and_network(
 ) -> tuple[Plan, AbstractContextManager[Laid]]:
     from incmoe.demo.run import check
     from incmoe.emulation import network
-    from incmoe.emulation.topology import one_switch, tree
+    from incmoe.emulation.topology import check_ranks, one_switch, tree
 
+    check_ranks(arguments.ranks)
     rate = Rate.parse(arguments.rate)
     plan = replace(
         plan_of(arguments, MININET),

@@ -14,6 +14,7 @@ _UNITS: Final = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _TEXT: Final = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 _LEAST: Final = 100 * _UNITS["kbit"]
 _MOST: Final = 100 * _UNITS["gbit"]
+RATES: Final = "100kbit to 100gbit"  # the same, in words
 _BURST_FRAMES: Final = 2  # at least
 _FRAME_BYTES_MORE: Final = 18  # than the MTU: Ethernet, one VLAN tag
 
@@ -48,7 +49,7 @@ class Rate:
         found = _TEXT.fullmatch(text.lower())
         bit_s = round(float(found[1]) * _UNITS[found[2]]) if found else 0
         if not _LEAST <= bit_s <= _MOST:
-            raise DemoError(f"--rate {text}: must be 100kbit to 100gbit, or {UNSHAPED}")
+            raise DemoError(f"--rate {text}: must be {RATES}, or {UNSHAPED}")
         return cls(bit_s)
 
     def queue(self, mtu: int, bucket: Bucket = NARROW) -> list[str]:

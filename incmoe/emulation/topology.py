@@ -81,9 +81,14 @@ def tree(num_ranks: int, leaves: int, geometry: str, rate: Rate | None) -> Topol
     return Topology(hosts, (*names, SPINE), tuple(cables), MTU[geometry], rate)
 
 
+def check_ranks(num_ranks: int) -> None:
+    """Raises DemoError for more or fewer than there are names and addresses for."""
+    if not 2 <= num_ranks <= MAX_RANKS:
+        raise DemoError(f"--ranks {num_ranks}: must be 2 to {MAX_RANKS} in Mininet")
+
+
 def _hosts(places: Sequence[PortRef]) -> tuple[Host, ...]:
-    if not 2 <= len(places) <= MAX_RANKS:
-        raise DemoError(f"--ranks {len(places)}: must be 2 to {MAX_RANKS} in Mininet")
+    check_ranks(len(places))
     return tuple(
         Host(f"r{rank}", rank_ip(rank), mac_text(rank_mac(rank)), at)
         for rank, at in enumerate(places)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from host_agent.access import MODES
 from incmoe.demo.cli import status_of
+from incmoe.demo.outcome import EXPLAINED_DROPS
 from incmoe.demo.plan import Plan
 from incmoe.vllm_demo.serving import PYTHON_VARIABLE
 
@@ -83,7 +84,9 @@ def show(outcome: Outcome) -> None:
     prompt, text = outcome.example
     equal = f"{outcome.prompts_equal} of {outcome.num_prompts} prompts"
     print(f"greedy tokens as of the model in one process: {equal}")
-    print(f"the switch: {outcome.rows} rows, {outcome.sums} sums, {outcome.drops} packets dropped")
+    print(f"the switch: {outcome.rows} rows, {outcome.sums} sums")
+    for name, num in outcome.drops.items():
+        print(f"dropped: {num} {name} ({EXPLAINED_DROPS.get(name, 'this should not be')})")
     print(f"for example: {prompt[-60:]!r} -> {text!r}")
     if outcome.bench:
         print(outcome.bench)

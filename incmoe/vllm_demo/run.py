@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from incmoe.demo import subject
 from incmoe.demo.child import Child, Command
 from incmoe.demo.generate import Generator
 from incmoe.demo.meters import Reading, difference
+from incmoe.demo.outcome import EXPLAINED_DROPS
 from incmoe.demo.plan import Plan
 from incmoe.demo.processes import Supervisor
 from incmoe.demo.progress import Narrator
@@ -57,13 +58,14 @@ class Outcome:
     example: tuple[str, str]
     rows: int
     sums: int
-    drops: int
+    drops: Mapping[str, int]  # by reason
     bench: str
 
     @property
     def as_it_should(self) -> bool:
-        """Equal tokens, by way of the switch."""
-        return self.prompts_equal == self.num_prompts and self.rows > 0 and not self.drops
+        """Equal tokens, by way of the switch, which dropped nothing that it should not."""
+        explained = self.drops.keys() <= EXPLAINED_DROPS.keys()
+        return self.prompts_equal == self.num_prompts and self.rows > 0 and explained
 
 
 def run(
@@ -144,7 +146,9 @@ class _Run:
             example=(decode(prompt), most.text),
             rows=ops.get(Op.DISPATCH.name, 0),
             sums=ops.get(Op.RESULT.name, 0),
-            drops=sum(difference(counted.drops, before.drops).values()),
+            drops={
+                name: num for name, num in difference(counted.drops, before.drops).items() if num
+            },
             bench=self._bench(self._served) if self._asked.bench else "",
         )
 

@@ -76,6 +76,10 @@ def _refused(rank: int) -> None:
         dist.all_reduce(torch.ones(2), dist._make_nccl_premul_sum(2.0))
     with pytest.raises(UnsupportedError, match="must be on cpu"):
         dist.all_reduce(torch.ones(2, device="meta"))
+    with pytest.raises(UnsupportedError, match=r"shape \(4, 3\) and strides \(0, 1\)"):
+        dist.all_reduce(torch.ones(1, 3).expand(4, 3))
+    with pytest.raises(UnsupportedError, match="its elements share memory"):
+        dist.all_gather_into_tensor(torch.ones(1).expand(2 * size), torch.ones(2))
     with pytest.raises(CollectiveError, match=f"{size} ranks with 2 each"):
         dist.all_gather_into_tensor(torch.empty(3), torch.ones(2))
     with pytest.raises(CollectiveError, match="9 elements of the group"):

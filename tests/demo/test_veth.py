@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -89,4 +90,17 @@ def test_namespaces_go_with_the_block_also_when_it_fails() -> None:
     with pytest.raises(ZeroDivisionError):
         fail()
     assert sorted(there) == [f"incmoe-{os.getpid()}-{suffix}" for suffix in ("one", "two")]
+    assert left_by(os.getpid()) == []
+
+
+def test_a_namespace_that_comes_when_its_maker_is_gone_goes_as_well() -> None:
+    name = f"incmoe-{os.getpid()}-late"
+    words = [sys.executable, "-m", "incmoe.demo.janitor"]
+    janitor = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, text=True)
+    assert janitor.stdin is not None
+    janitor.stdin.write(f"{name}\n")
+    janitor.stdin.close()
+    time.sleep(0.3)  # as `ip netns add`, which the maker had started, may take
+    namespaces.ip("netns", "add", name)
+    assert janitor.wait(timeout=20) == 0
     assert left_by(os.getpid()) == []

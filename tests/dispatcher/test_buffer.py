@@ -15,7 +15,7 @@ from torch import Tensor
 from host_agent.bands import Kind, Placement, RowType
 from host_agent.collectives import Geometry, GeometryError, GroupError, Layout
 from host_agent.dispatcher import Buffer, DispatcherError, Rows
-from host_agent.errors import RankLost
+from host_agent.errors import EndpointClosed, RankLost
 from host_agent.session import Timers
 from incmoe.loopback import Loopback, on_all
 
@@ -266,6 +266,8 @@ def test_what_does_not_fit_is_refused_by_name(buffers):
             buffer.dispatch(mine.x[:3], mine.ids, mine.weights)
         with pytest.raises(DispatcherError, match=r"ids of shape \(12,\), \[T, K\]"):
             buffer.dispatch(mine.x, mine.ids.flatten(), mine.weights)
+        with pytest.raises(DispatcherError, match=r"ids of torch\.float32, they must be whole"):
+            buffer.dispatch(mine.x, mine.ids.float(), mine.weights)
         with pytest.raises(GeometryError, match=r"rows of torch\.bfloat16, the group's are"):
             buffer.dispatch(mine.x.bfloat16(), mine.ids, mine.weights)
         rows, handle, _ = buffer.dispatch(mine.x, mine.ids, mine.weights)
@@ -296,3 +298,13 @@ def test_an_error_in_the_background_is_told_by_the_event_and_ends_the_group():
                 buffer.dispatch(mine.x, mine.ids, mine.weights)
 
         everywhere(buffers, body)
+
+
+def test_a_buffer_that_is_closed_says_so():
+    with Loopback(layout(), timers=IMPATIENT).open() as running:
+        buffers = [Buffer(group) for group in running.groups]
+        everywhere(buffers, lambda buffer, rank: call(buffer, Tokens.random(4, rank)))
+        on_all(buffers, Buffer.close)
+        mine = Tokens.random(4, 0)
+        with pytest.raises(EndpointClosed):
+            buffers[0].dispatch(mine.x, mine.ids, mine.weights)

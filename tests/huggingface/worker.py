@@ -10,11 +10,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, DistributedConfig
 
-from host_agent.huggingface import register
+from host_agent.errors import EndpointClosed
+from host_agent.huggingface import leave, register
+from host_agent.moe import LayerError
 from tests.huggingface import tiny
 
 
@@ -32,7 +35,21 @@ def main(folder: Path, sizes: list[str]) -> None:
             model = AutoModelForCausalLM.from_pretrained(checkpoint, distributed_config=config)
             answers = tiny.answers_of(model.eval(), tiny.prompts(rank // tp))
             torch.save(answers, folder / f"{checkpoint.name}.{size}.{rank}")
+            if fsdp == 1:  # FSDP's hooks find no gradients wanted in eval
+                _refuses(model, tiny.prompts(rank // tp), LayerError, torch.enable_grad())
+    leave()
+    _refuses(model, tiny.prompts(0), EndpointClosed, torch.no_grad())
     torch.distributed.destroy_process_group()
+
+
+def _refuses(model: Any, ids: Any, kind: type[Exception], setting: Any) -> None:
+    """The call ends by an error of this kind, and ends."""
+    with setting:
+        try:
+            model(ids)
+        except kind:
+            return
+    raise AssertionError(f"no {kind.__name__}")
 
 
 if __name__ == "__main__":

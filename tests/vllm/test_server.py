@@ -51,7 +51,7 @@ def test_a_server_survives_a_client_that_hangs_up_and_200_requests(
 
 
 def test_the_demo_shows_equal_tokens_through_the_switch(plugin: dict[str, str]) -> None:
-    words = [sys.executable, "-m", "incmoe", "vllm-demo", "--new-tokens", "8", "--ranks", "2"]
+    words = [sys.executable, "-m", "incmoe", "vllm-demo", "--new-tokens", "8", "--ranks", "4"]
     done = subprocess.run(
         words,
         cwd=ROOT,
