@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from controller import tables
-from controller.entries import OwnerSlots, Row, owner_row
+from controller.entries import Entry, MulticastGroup, OwnerSlots, Row, owner_row
 from host_agent import wire
 from softswitch import ir
 from softswitch.engine import Batch
@@ -27,13 +27,16 @@ MEMBERS = range(1, NUM_RANKS)
 
 def job_state(program: ir.Program) -> Snapshot:
     """The control plane of the job."""
-    control = ControlState(program)
-    replicas = tuple(Replica(port, port) for port in range(1, NUM_RANKS + 1))
-    group = GroupUpdate(Change.INSERT, GROUP, replicas)
-    return control.apply([group, *(_update(program, row) for row in _rows())])
+    return snapshot(program, _entries())
 
 
-def _rows() -> Iterator[Row]:
+def snapshot(program: ir.Program, entries: Iterable[Entry]) -> Snapshot:
+    """What a switch's state is once it holds all of these."""
+    return ControlState(program).apply([_update(program, entry) for entry in entries])
+
+
+def _entries() -> Iterator[Entry]:
+    yield MulticastGroup(GROUP, tuple(range(1, NUM_RANKS + 1)))
     yield Row(tables.JOBS, {"job": JOB}, tables.KNOWN, {"generation": GENERATION, "group": GROUP})
     for rank in range(NUM_RANKS):
         key = {"job": JOB, "port": rank + 1}
@@ -45,7 +48,14 @@ def _rows() -> Iterator[Row]:
         yield owner_row(JOB, rank, slots)
 
 
-def _update(program: ir.Program, row: Row) -> EntryUpdate:
+def _update(program: ir.Program, entry: Entry) -> EntryUpdate | GroupUpdate:
+    if isinstance(entry, MulticastGroup):
+        replicas = tuple(Replica(port, port) for port in entry.ports)
+        return GroupUpdate(Change.INSERT, entry.id, replicas)
+    return _entry_update(program, entry)
+
+
+def _entry_update(program: ir.Program, row: Row) -> EntryUpdate:
     table = program.tables[row.table]
     matches = tuple(ir.Exact(_exact(row.key[key.name])) for key in table.keys)
     parameters = program.action(row.table, row.action).parameters
@@ -77,7 +87,7 @@ def dispatches(payload_bytes: int) -> Messages:
     slots = np.arange(NUM_SLOTS)
     ranks = wire.rank_set(*MEMBERS)
     header = _header(wire.Op.DISPATCH, slots, ranks, chunks=0)
-    return _messages(header, np.full(NUM_SLOTS, OWNER + 1), payload_bytes)
+    return frames_of(header, np.full(NUM_SLOTS, OWNER + 1), payload_bytes)
 
 
 def contributions(chunks: int) -> Messages:
@@ -85,7 +95,7 @@ def contributions(chunks: int) -> Messages:
     slots = np.repeat(np.arange(NUM_SLOTS), len(MEMBERS))
     members = np.tile(list(MEMBERS), NUM_SLOTS)
     header = _header(wire.Op.CONTRIB, slots, np.uint64(1) << members.astype(np.uint64), chunks)
-    return _messages(header, members + 1, chunks * wire.CHUNK_BYTES)
+    return frames_of(header, members + 1, chunks * wire.CHUNK_BYTES)
 
 
 def _header(op: wire.Op, slots: npt.NDArray[np.int64], ranks: object, chunks: int) -> wire.Headers:
@@ -102,7 +112,8 @@ def _header(op: wire.Op, slots: npt.NDArray[np.int64], ranks: object, chunks: in
     )
 
 
-def _messages(header: wire.Headers, port: npt.NDArray[np.int64], payload_bytes: int) -> Messages:
+def frames_of(header: wire.Headers, port: npt.NDArray[np.int64], payload_bytes: int) -> Messages:
+    """A frame for each header, with a random payload; `port` is where each comes in."""
     payload = np.random.default_rng(1).integers(0, 256, (len(header), payload_bytes), np.uint8)
     message = wire.encode(header, payload)
     size = wire.OUTER_BYTES + message.shape[1]

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from softswitch.ports.frames import Bytes
+from softswitch.ports.frames import Bytes, Frames
 
 # struct iovec and struct mmsghdr of 64-bit Linux (recvmmsg(2), sendmsg(2)).
 IOVEC = np.dtype([("base", np.uint64), ("bytes", np.uint64)])
@@ -69,6 +69,29 @@ def send_messages(fd: int, address: int, count: int) -> int:
     if sent < 0:
         raise _last_error()
     return sent
+
+
+class MessageRoom:
+    """Reusable messages for one sendmmsg after the other, each of one frame."""
+
+    def __init__(self) -> None:
+        self._make(MAX_MESSAGES)
+
+    def _make(self, num: int) -> None:
+        self._buffers = np.zeros(num, dtype=IOVEC)
+        self._messages: Messages = np.zeros(num, dtype=MMSGHDR)
+        self._messages["iov"] = rows_of(self._buffers.view(np.uint8).reshape(-1, IOVEC.itemsize))
+        self._messages["iov_count"] = 1
+        self._base, self._bytes = self._buffers["base"], self._buffers["bytes"]
+
+    def fill(self, frames: Frames) -> Messages:
+        """One message for each frame; good until the next call, as long as the frames are."""
+        num = len(frames)
+        if num > len(self._messages):
+            self._make(2 * num)
+        np.add(frames.offset, address_of(frames.data), out=self._base[:num], casting="unsafe")
+        self._bytes[:num] = frames.length
+        return self._messages[:num]
 
 
 class ReceiveRing:

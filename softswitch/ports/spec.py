@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from softswitch.ports.cpu import CpuPort
-from softswitch.ports.ethernet import EthernetPort, ethernet_ring
+from softswitch.ports.ethernet import EthernetPort
 from softswitch.ports.faults import FaultChain, FaultSpec
 from softswitch.ports.line import Line
 from softswitch.ports.memory import MemoryPort
-from softswitch.ports.mmsg import ReceiveRing
+from softswitch.ports.packet_ring import ring_bytes_of
 from softswitch.ports.pcap import Capture
 from softswitch.ports.port import Port, PortError
 from softswitch.ports.udp import UdpBuffers, UdpPort
 
 T = TypeVar("T")
 
+MEMORY, CPU, UDP = "memory", "cpu", "udp:"
 MAX_PORT = 510  # v1model's port is bit<9>, and 511 means drop
 
 
@@ -43,6 +44,10 @@ class PortSpec:
             raise PortError(f"port number {number} is not in 0..{MAX_PORT}")
         return cls(int(number), target)
 
+    @property
+    def is_interface(self) -> bool:
+        return self.target not in (MEMORY, CPU) and not self.target.startswith(UDP)
+
 
 @dataclass(frozen=True, slots=True)
 class WireOptions:
@@ -56,11 +61,11 @@ class WireOptions:
 def open_lines(specs: Sequence[PortSpec], options: WireOptions) -> list[Line]:
     """Opens all ports; if one cannot be opened, none stays open."""
     _refuse_duplicates(specs)
-    udp, ethernet = _once(UdpBuffers), _once(ethernet_ring)
+    udp, ring_bytes = _once(UdpBuffers), ring_bytes_of(sum(spec.is_interface for spec in specs))
     with ExitStack() as opened:
         lines = []
         for spec in specs:
-            port = _open_port(spec, udp, ethernet)
+            port = _open_port(spec, udp, ring_bytes)
             opened.callback(port.close)
             lines.append(_line(port, options))
         opened.pop_all()
@@ -86,20 +91,18 @@ def _once(make: Callable[[], T]) -> Callable[[], T]:
     return get
 
 
-def _open_port(
-    spec: PortSpec, udp: Callable[[], UdpBuffers], ethernet: Callable[[], ReceiveRing]
-) -> Port:
-    if spec.target == "memory":
+def _open_port(spec: PortSpec, udp: Callable[[], UdpBuffers], ring_bytes: int) -> Port:
+    if spec.is_interface:
+        return EthernetPort(spec.number, spec.target, ring_bytes=ring_bytes)
+    if spec.target == MEMORY:
         return MemoryPort(spec.number)
-    if spec.target == "cpu":
+    if spec.target == CPU:
         return CpuPort(spec.number)
-    if spec.target.startswith("udp:"):
-        return UdpPort(spec.number, _udp_address(spec), buffers=udp())
-    return EthernetPort(spec.number, spec.target, ring=ethernet())
+    return UdpPort(spec.number, _udp_address(spec), buffers=udp())
 
 
 def _udp_address(spec: PortSpec) -> tuple[str, int]:
-    host, _, port = spec.target.removeprefix("udp:").rpartition(":")
+    host, _, port = spec.target.removeprefix(UDP).rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise PortError(f"port {spec.number}: {spec.target!r} is not udp:ADDRESS:PORT")
     return host, int(port)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sender and what it is measured by: one thread, a ring of ready frames, sendmmsg."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+from pathlib import Path
+from typing import IO, Final, TypeVar
+
+from bench.switch_vs_bmv2.traffic import RING, Traffic
+from incmoe.demo.network import Attachment
+from softswitch.ports.frames import Frames
+from softswitch.ports.mmsg import MMSGHDR, MessageRoom, address_of, send_messages
+from softswitch.ports.sockets import enlarge_buffers
+
+T = TypeVar("T")
+
+UNLIMITED: Final = 0.0
+BURST: Final = 64  # frames between two looks at the clock
+_devices = Path("/proc/thread-self/net/dev")
+_CLONE_NEWNET: Final = 0x40000000  # linux/sched.h
+_ETH_P_ALL: Final = 0x0003
+
+
+def inside(namespace: str, function: Callable[[], T]) -> T:
+    """What the function returns in a network namespace; only its own thread goes there."""
+    found: list[T | BaseException] = []
+
+    def run() -> None:
+        try:
+            with Path("/run/netns", namespace).open() as there:
+                if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), _CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), f"setns {namespace}")
+            found.append(function())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    (result,) = found
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+class Arrivals:
+    """Frames that came to a rank's interface, as the kernel counts them."""
+
+    def __init__(self, at: Attachment) -> None:
+        self._name = f"{at.rank_end}:"
+        self._file: IO[str] = inside(at.namespace, _devices.open)
+
+    def count(self) -> int:
+        """Since the interface was made."""
+        self._file.seek(0)
+        (line,) = (one.split() for one in self._file if one.lstrip().startswith(self._name))
+        return int(line[2])
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+
+def raw_socket(at: Attachment, protocol: int = 0) -> socket.socket:
+    """A socket on a rank's interface; it receives what the interface does if asked for all."""
+
+    def make() -> socket.socket:
+        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        enlarge_buffers(made)
+        made.bind((at.rank_end, protocol))
+        return made
+
+    return inside(at.namespace, make)
+
+
+class Sender:
+    """Puts traffic on the wire of a rank."""
+
+    def __init__(self, at: Attachment) -> None:
+        self._socket = raw_socket(at)
+
+    def send(
+        self, traffic: Traffic, rate: float, passes: int | None, over: threading.Event
+    ) -> None:
+        """Pass after pass, at a rate (frames/s) or UNLIMITED, so many or until it is over."""
+        batch, room = traffic.batch, MessageRoom()
+        address = address_of(room.fill(Frames(batch.data, batch.offset, batch.length)))
+        end = inf if passes is None else passes * RING
+        started, done, step = time.monotonic(), 0, BURST if rate else RING
+        while done < end and not over.is_set():
+            if done % RING == 0:
+                traffic.renew()
+            self._put(address + done % RING * MMSGHDR.itemsize, step)
+            done += step
+            ahead = started + done / rate - time.monotonic() if rate else 0.0
+            if ahead > 0:
+                time.sleep(ahead)
+
+    def _put(self, address: int, count: int) -> None:
+        """All of them: a queue that is full is waited for."""
+        sent = 0
+        while sent < count:
+            try:
+                sent += send_messages(
+                    self._socket.fileno(), address + sent * MMSGHDR.itemsize, count - sent
+                )
+            except (BlockingIOError, InterruptedError):
+                time.sleep(0)
+
+    @contextmanager
+    def sending(self, traffic: Traffic, rate: float) -> Iterator[threading.Thread]:
+        """The sending thread; it ends with the traffic, or after the `with` block."""
+        over = threading.Event()
+        thread = threading.Thread(target=self.send, args=(traffic, rate, traffic.max_passes, over))
+        thread.start()
+        try:
+            yield thread
+        finally:
+            over.set()
+            thread.join()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
