@@ -2,6 +2,7 @@
 # make demo   sets everything up and runs the main job     make test   ... and passes the tests
 # make check  test + lint                                  make p4     recompiles p4src (needs p4c)
 # make conformance P4C=path   p4c's own packet tests, from a checkout of p4c, on BMv2 and our engines
+# make differential P4C=path  random entries and frames through BMv2 and our engines (RANDOM=options)
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -11,8 +12,9 @@ DEMO   ?=
 PYTEST ?=
 P4C    ?=
 STF    ?=
+RANDOM ?=
 
-.PHONY: demo test lint check p4 bench conformance clean
+.PHONY: demo test lint check p4 bench conformance differential clean
 
 demo: $(STAMP)
 	$(BIN)/incmoe demo $(DEMO)
@@ -33,6 +35,9 @@ p4: $(STAMP)
 conformance: $(STAMP)
 	@test -n "$(P4C)" || { echo "say where p4c's sources are: make conformance P4C=path"; exit 2; }
 	$(BIN)/python -m tests.softswitch.conformance $(P4C) $(STF)
+
+differential: $(STAMP)
+	$(BIN)/python -m tests.softswitch.against_bmv2 $(P4C) $(RANDOM)
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -222,7 +222,10 @@ def from_message(message: p4info_pb2.P4Info) -> P4Info:
         direct_counters=direct_counters,
         meters=Items("meter", map(_meter, message.meters)),
         direct_meters=direct_meters,
-        profiles=Items("action profile", map(_profile, message.action_profiles)),
+        # One that no table uses is not in the program: p4c leaves it out.
+        profiles=Items(
+            "action profile", (_profile(p) for p in message.action_profiles if p.table_ids)
+        ),
         registers=Items("register", map(_register, message.registers)),
         value_sets=Items("value set", map(_value_set, message.value_sets)),
         digests=Items("digest", map(_digest, message.digests)),
@@ -234,7 +237,7 @@ def check_fits(info: P4Info, program: ir.Program) -> None:
     for table in info.tables:
         found = program.tables.get(table.name)
         if found is None:
-            raise LoadError(f"P4Info has a table {table.name}, the program has not")
+            raise LoadError(f"P4Info has table {table.name}, the program has not")
         described = [(f.bits, DATA_PLANE_KIND[f.kind]) for f in table.fields]
         actual = [(key.bits, key.kind) for key in found.keys]
         if described != actual:
@@ -260,7 +263,7 @@ def _check_action(info: ActionInfo, action: ir.Action) -> None:
 def _check_names(kind: str, items: Items[T], names: Mapping[str, object]) -> None:
     for item in items:
         if item.name not in names:
-            raise LoadError(f"P4Info has a {kind} {item.name}, the program has not")
+            raise LoadError(f"P4Info has {kind} {item.name}, the program has not")
 
 
 def _field(message: p4info_pb2.MatchField) -> FieldInfo:

@@ -11,7 +11,7 @@ import llvmlite.ir as ll
 from softswitch import ir
 from softswitch.compiler import values as v
 from softswitch.compiler.emitter import Emitter
-from softswitch.compiler.expressions import low
+from softswitch.compiler.expressions import find, low
 from softswitch.compiler.memory import table_name
 from softswitch.compiler.rows import HASH_FACTOR, HASH_SHIFT, RowLayout, num_words
 
@@ -51,8 +51,17 @@ def _masked(e: Emitter, rows: RowLayout) -> ll.Value | None:
 
 
 def _field(e: Emitter, key: ir.Key) -> ll.Value:
-    value = low(e, key.value, key.bits)
+    value = _present(e, key)
     return value if key.mask is None else e.b.and_(value, v.const(key.bits, key.mask))
+
+
+def _present(e: Emitter, key: ir.Key) -> ll.Value:
+    """A field of an invalid header counts as 0, as in BMv2."""
+    value = low(e, key.value, key.bits)
+    if not isinstance(key.value, ir.FieldRef):
+        return value
+    spot = find(e, key.value.header)
+    return value if spot is None else e.b.select(spot.is_valid(e.b), value, v.const(key.bits, 0))
 
 
 def _whole_words(e: Emitter, key: ir.Key) -> ll.Value:

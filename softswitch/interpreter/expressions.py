@@ -39,6 +39,12 @@ class Evaluator:
     def next(self, stack: str) -> int:
         return self.packet.next[self.packet.program.stacks[stack].cursor]
 
+    def key(self, expr: ir.IntExpr) -> int:
+        """A part of a table's key: a field of an invalid header counts as 0, as in BMv2."""
+        if isinstance(expr, ir.FieldRef) and not self.packet.is_present(self.header(expr.header)):
+            return 0
+        return self.integer(expr)
+
     def write(self, field: ir.FieldRef, value: int) -> None:
         self.packet.write(self.header(field.header), field, value)
 
@@ -47,7 +53,10 @@ class Evaluator:
 
 
 def _field(e: Evaluator, x: ir.FieldRef) -> int:
-    return e.packet.read(e.header(x.header), x.name)
+    header = e.header(x.header)
+    if not e.packet.is_present(header):
+        e.packet.on_invalid(header, x.name)
+    return e.packet.read(header, x.name)
 
 
 def _lookahead(e: Evaluator, x: ir.Lookahead) -> int:

@@ -6,6 +6,7 @@ arrays.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,6 +20,10 @@ def truncate(value: int, *, bits: int, signed: bool) -> int:
     """The value a field of this type holds after `value` was written to it."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if signed and value >> (bits - 1) else value
+
+
+def _ignore(header: str, field: str) -> None:
+    """Nobody asks."""
 
 
 @dataclass(slots=True)
@@ -46,9 +51,14 @@ class Packet:
     most_bytes: int | None = None  # to leave with, set by truncate()
     exited: bool = False
     marks: Marks = dataclasses.field(default_factory=Marks)
+    # Told of a header and field that the program reads while the header is invalid: P4 leaves
+    # undefined what it gets.
+    on_invalid: Callable[[str, str], None] = _ignore
 
     @classmethod
-    def arriving(cls, program: ir.Program, data: bytes) -> Packet:
+    def arriving(
+        cls, program: ir.Program, data: bytes, on_invalid: Callable[[str, str], None] = _ignore
+    ) -> Packet:
         headers = program.headers.values()
         return cls(
             program=program,
@@ -58,6 +68,7 @@ class Packet:
             lengths={h.name: 0 for h in headers if h.type.variable},
             next={stack.cursor: 0 for stack in program.stacks.values()},
             egress_length=len(data),
+            on_invalid=on_invalid,
         )
 
     def copy(self) -> Packet:
@@ -72,6 +83,7 @@ class Packet:
             egress_length=self.egress_length,
             parsed=self.parsed,
             most_bytes=self.most_bytes,
+            on_invalid=self.on_invalid,
         )
 
     @property

@@ -119,8 +119,11 @@ class Switching:
             return ()
         return self._copies(packet)
 
+    def _read_of_invalid(self, header: str, field: str) -> None:
+        self.memory.trace("invalid", f"{header}.{field}", {})
+
     def _arrive(self, begun: Pass) -> Packet:
-        packet = Packet.arriving(self.program, begun.data)
+        packet = Packet.arriving(self.program, begun.data, self._read_of_invalid)
         if begun.kind in (InstanceType.NORMAL, InstanceType.INGRESS_CLONE):
             packet.set_intrinsic("ingress_port", begun.port)
         if begun.kind is InstanceType.NORMAL:

@@ -91,7 +91,7 @@ def look_up(table: ir.Table, state: Snapshot, key: Sequence[int]) -> Entry | Non
 
 
 def _key_value(evaluator: Evaluator, key: ir.Key) -> int:
-    value = evaluator.integer(key.value) & ((1 << key.bits) - 1)
+    value = evaluator.key(key.value) & ((1 << key.bits) - 1)
     return value if key.mask is None else value & key.mask
 
 

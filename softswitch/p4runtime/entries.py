@@ -40,7 +40,10 @@ PORT_BITS = 32  # of P4Runtime's own egress_port; the state checks the program's
 
 def decode_entry(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry) -> EntryUpdate:
     """An entry to insert, modify or delete."""
-    table = _writable_table(info, given)
+    table = _table(info, given)
+    if table.is_const:
+        message = f"table {table.name} has constant entries"
+        raise RpcError(code_pb2.PERMISSION_DENIED, message)
     matches, priority = decode_key(table, given)
     call = None
     if change is not Change.DELETE:
@@ -49,8 +52,10 @@ def decode_entry(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry) 
 
 
 def decode_default(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry) -> DefaultUpdate:
-    """The default action to use; without an action the program's own (spec section 9.1.2)."""
-    table = _writable_table(info, given)
+    """The default action to use; without an action the program's own (spec section 9.1.2). A table
+    of constant entries may get another too, unless that is constant itself.
+    """
+    table = _table(info, given)
     if change is not Change.MODIFY:
         raise invalid(f"the default entry of table {table.name} can only be modified")
     if given.match or given.priority:
@@ -61,7 +66,7 @@ def decode_default(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry
     return DefaultUpdate(table.name, call)
 
 
-def _writable_table(info: P4Info, given: p4runtime_pb2.TableEntry) -> TableInfo:
+def _table(info: P4Info, given: p4runtime_pb2.TableEntry) -> TableInfo:
     table = info.tables.by_id(given.table_id)
     _check_idle(table, given)
     if given.HasField("meter_counter_data"):
@@ -70,9 +75,6 @@ def _writable_table(info: P4Info, given: p4runtime_pb2.TableEntry) -> TableInfo:
         raise invalid(f"table {table.name} has no direct meter")
     if given.HasField("counter_data") and table.direct_counter is None:
         raise invalid(f"table {table.name} has no direct counter")
-    if table.is_const:
-        message = f"table {table.name} has constant entries"
-        raise RpcError(code_pb2.PERMISSION_DENIED, message)
     return table
 
 

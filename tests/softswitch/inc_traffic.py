@@ -14,7 +14,15 @@ from host_agent import wire
 from softswitch import ir
 from softswitch.ports.frames import Frames
 from softswitch.ports.headers import Flow, write_headers
-from softswitch.state import Change, ControlState, EntryUpdate, GroupUpdate, Replica, Snapshot
+from softswitch.state import (
+    Change,
+    ControlState,
+    EntryUpdate,
+    GroupUpdate,
+    Replica,
+    Snapshot,
+    Update,
+)
 
 JOB, GENERATION, NUM_RANKS, NUM_SLOTS, SEGMENTS = 7, 70, 4, 3, 2
 FAR_PORT = 6  # another switch, with ranks 4 and 5 behind it
@@ -24,10 +32,14 @@ _UDP_PORT = np.frombuffer(wire.INC_UDP_PORT.to_bytes(2, "big"), np.uint8)
 
 def job_state(program: ir.Program) -> Snapshot:
     """Ranks 0..3 on ports 1..4, ranks 4 and 5 behind another switch."""
-    control = ControlState(program)
+    return ControlState(program).apply(job_updates(program))
+
+
+def job_updates(program: ir.Program) -> list[Update]:
+    """What brings a fresh switch there."""
     ports = [*range(1, NUM_RANKS + 1), FAR_PORT]
     group = GroupUpdate(Change.INSERT, JOB, tuple(Replica(port, port) for port in ports))
-    return control.apply([group, *(_update(program, row) for row in _rows())])
+    return [group, *(_update(program, row) for row in _rows())]
 
 
 def _rows() -> Iterator[Row]:

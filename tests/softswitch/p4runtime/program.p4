@@ -62,7 +62,7 @@ control Receive(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     table constant {
         key = { hdr.key.a : exact @name("a"); }
         actions = { result; miss; }
-        const default_action = miss();
+        default_action = miss();
         const entries = { 1 : result(11); 2 : result(22); }
     }
     table always {

@@ -112,6 +112,11 @@ class TestDefaults:
             )
         ]
 
+    def test_a_table_of_constant_entries_may_get_another_default(self, ctl):
+        ctl.write((MODIFY, self.default(ctl, "constant", ("result", b"\x63"))))
+        assert ctl.result(3, a=9) == (1, 0x63)
+        assert ctl.result(3, a=1) == (1, 11)
+
     def test_a_constant_default_stays(self, ctl):
         [(_, code, message)] = ctl.refused(
             (MODIFY, self.default(ctl, "by_ternary", ("result", b"\x01")))

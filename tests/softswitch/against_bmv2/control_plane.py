@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random entities for a program, as P4Runtime has them: random_traffic's updates, encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from p4.v1 import p4runtime_pb2 as p4
+
+from softswitch import ir
+from softswitch.engine import Engine
+from softswitch.errors import SwitchError
+from softswitch.interpreter import Interpreter
+from softswitch.p4runtime.pipeline import Pipeline, load_pipeline
+from softswitch.p4runtime.read import read
+from softswitch.p4runtime.roles import Role
+from softswitch.state import Update
+from tests.softswitch.against_bmv2.control import DEVICE
+
+T = TypeVar("T")
+Write = tuple[p4.Update.Type, p4.Entity]
+
+# In an order in which each may be written: an entry names members, a clone session a group.
+KINDS = (
+    "action_profile_member",
+    "action_profile_group",
+    "packet_replication_engine_entry.multicast_group_entry",
+    "packet_replication_engine_entry.clone_session_entry",
+    "value_set_entry",
+    "table_entry",
+)
+
+
+class _Nowhere:
+    """A host whose engine gets no packets."""
+
+    device_id = DEVICE
+
+    def make_engine(self, program: ir.Program) -> Engine:
+        return Interpreter(program)
+
+    def between_batches(self, function: Callable[[], T]) -> T:
+        return function()
+
+    def inject_from_cpu(self, frame: bytes) -> None:
+        raise AssertionError("nobody sends packets")
+
+    def use(self, engine: Engine) -> None:
+        raise AssertionError("nobody uses this pipeline")
+
+
+def every(kind: str) -> p4.Entity:
+    """A read's entity that asks for all of a kind of KINDS."""
+    asked = p4.Entity()
+    part = asked
+    for name in kind.split("."):
+        part = getattr(part, name)
+    part.SetInParent()
+    return asked
+
+
+def writes(config: p4.ForwardingPipelineConfig, updates: Iterable[Update]) -> list[Write]:
+    """What a controller writes to a fresh switch for these updates; those that the program has no
+    room for are left out.
+    """
+    pipeline = load_pipeline(config, _Nowhere())
+    for update in updates:
+        try:
+            pipeline.state.apply([update])
+        except SwitchError:
+            continue
+    found = [_insert(entity) for kind in KINDS for entity in _read(pipeline, every(kind))]
+    return [*found, *_defaults(pipeline)]
+
+
+def _insert(entity: p4.Entity) -> Write:
+    kind = p4.Update.MODIFY if entity.HasField("value_set_entry") else p4.Update.INSERT
+    return kind, entity
+
+
+def _defaults(pipeline: Pipeline) -> Iterator[Write]:
+    """A default entry is only modified; one that is as the program has it need not be."""
+    initial = load_pipeline(pipeline.config, _Nowhere())
+    for table in pipeline.info.tables:
+        asked = p4.Entity()
+        asked.table_entry.table_id = table.id
+        asked.table_entry.is_default_action = True
+        [now], [before] = _read(pipeline, asked), _read(initial, asked)
+        if now != before:
+            yield p4.Update.MODIFY, now
+
+
+def _read(pipeline: Pipeline, asked: p4.Entity) -> list[p4.Entity]:
+    return read(pipeline, p4.ReadRequest(entities=[asked]), Role())
+
+
+def with_priorities_of_their_own(given: Sequence[Write]) -> list[Write]:
+    """Which of two entries of one priority wins is undefined."""
+    found = []
+    for number, (kind, entity) in enumerate(given, start=1):
+        if entity.table_entry.priority:
+            entity.table_entry.priority = number
+        found.append((kind, entity))
+    return found
