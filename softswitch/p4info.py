@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -14,6 +14,7 @@ from p4.config.v1 import p4info_pb2
 
 from softswitch import ir
 from softswitch.errors import LoadError, NotFound
+from softswitch.p4info_types import at_the_programs_widths
 
 
 class FieldKind(Enum):
@@ -230,6 +231,18 @@ def from_message(message: p4info_pb2.P4Info) -> P4Info:
         value_sets=Items("value set", map(_value_set, message.value_sets)),
         digests=Items("digest", map(_digest, message.digests)),
     )
+
+
+def of_program(message: p4info_pb2.P4Info, program: ir.Program) -> P4Info:
+    """The program's P4Info; LoadError if it is another's, or contradicts itself. `message` is kept
+    as it is, while translated types have the program's widths.
+    """
+    try:
+        info = from_message(at_the_programs_widths(message, program))
+    except NotFound as error:
+        raise LoadError(f"P4Info contradicts itself: {error}") from error
+    check_fits(info, program)
+    return replace(info, message=message)
 
 
 def check_fits(info: P4Info, program: ir.Program) -> None:

@@ -13,8 +13,8 @@ from p4.v1 import p4runtime_pb2
 from softswitch import ir
 from softswitch.bmv2_json import loads
 from softswitch.engine import Engine
-from softswitch.errors import LoadError, NotFound, StateError
-from softswitch.p4info import P4Info, check_fits, from_message
+from softswitch.errors import LoadError, StateError
+from softswitch.p4info import P4Info, of_program
 from softswitch.p4runtime.digests import Digests
 from softswitch.p4runtime.idle import IdleEntries
 from softswitch.p4runtime.packets import PacketHeader
@@ -133,12 +133,7 @@ def verify(config: p4runtime_pb2.ForwardingPipelineConfig) -> tuple[ir.Program, 
     except UnicodeDecodeError as error:
         raise LoadError(f"the device configuration is not BMv2 JSON: {error}") from error
     program = loads(text, name="the device configuration")
-    try:
-        info = from_message(config.p4info)
-    except NotFound as error:
-        raise LoadError(f"P4Info contradicts itself: {error}") from error
-    check_fits(info, program)
-    return program, info
+    return program, of_program(config.p4info, program)
 
 
 def carry_over(old: Pipeline, new: Pipeline) -> None:

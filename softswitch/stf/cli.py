@@ -39,7 +39,7 @@ def run_test(files: Sequence[Path], engine: str) -> int:
     json, info, test = files
     program = load(json)
     if str(info) != NO_P4INFO:
-        p4info.check_fits(p4info.load(info), program)
+        p4info.of_program(p4info.load(info).message, program)
     lines = parse(_text(test), name=test.name)
     names = list(ENGINES) if engine == "both" else [engine]
     outcomes = {name: run(program, ENGINES[name], lines) for name in names}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from p4.config.v1 import p4info_pb2
 
 from softswitch import p4info
 from softswitch.errors import LoadError, NotFound
@@ -71,6 +72,50 @@ def test_arrays_and_value_sets_are_known() -> None:
     assert memory.counters.by_name("Receive.ops").size == 8
     [tails] = info("stacks").value_sets
     assert ([f.bits for f in tails.fields], tails.size) == ([16], 4)
+
+
+def with_a_translated_key(**translated: int) -> p4info_pb2.P4Info:
+    """Of `matches`, with a type for the first key of by_exact, as p4c writes it."""
+    message = p4info.load(PROGRAMS / "matches.p4info.txtpb").message
+    [table] = [t for t in message.tables if t.preamble.name == "Receive.by_exact"]
+    key = table.match_fields[0]
+    key.type_name.name = "port_t"
+    key.bitwidth = 40
+    new_type = message.type_info.new_types["port_t"].translated_type
+    new_type.uri = "example.org/port_t"
+    if "bits" in translated:
+        new_type.sdn_bitwidth = translated["bits"]
+    else:
+        new_type.sdn_string.SetInParent()
+    return message
+
+
+def test_a_translated_number_has_the_programs_width() -> None:
+    message = with_a_translated_key(bits=40)
+    found = p4info.of_program(message, program("matches"))
+    own = info("matches").tables.by_name("Receive.by_exact")
+    assert found.tables.by_name("Receive.by_exact").fields == own.fields
+    assert found.message is message
+
+
+def test_a_width_that_no_translation_explains_is_refused() -> None:
+    message = with_a_translated_key(bits=40)
+    message.type_info.Clear()
+    with pytest.raises(LoadError, match=r"table Receive\.by_exact: P4Info has keys"):
+        p4info.of_program(message, program("matches"))
+
+
+def test_a_key_translated_to_strings_is_refused_by_name() -> None:
+    with pytest.raises(LoadError, match=r"key a of table Receive\.by_exact is translated to str"):
+        p4info.of_program(with_a_translated_key(), program("matches"))
+
+
+def test_a_profile_that_no_table_uses_is_left_out() -> None:
+    message = info("choices").message
+    message.action_profiles.add().preamble.name = "unused"
+    found = p4info.of_program(message, program("choices"))
+    assert "unused" not in {profile.name for profile in found.profiles}
+    assert list(found.profiles)
 
 
 def test_unknown_ids_and_names_are_errors() -> None:
