@@ -33,6 +33,7 @@ from bench.fuzz.target import FuzzError, Target, started
 from bench.report import failed, say, table
 from incmoe.demo.errors import DemoError
 from incmoe.figures import Figure, write_figures
+from incmoe.options import output_file, whole
 
 ROUTER = Path(__file__).parents[1] / "docs" / "examples" / "p4" / "router"
 ROUTER_MAC = bytes.fromhex("02fe00000000")
@@ -271,9 +272,9 @@ def figures(plan: Plan, phases: list[Phase]) -> Iterator[Figure]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     plan = Plan()
-    parser.add_argument("--entries", type=int, default=plan.num_entries, metavar="N")
-    parser.add_argument("--per-request", type=int, default=plan.per_request, metavar="N")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
+    parser.add_argument("--entries", type=whole(1), default=plan.num_entries, metavar="N")
+    parser.add_argument("--per-request", type=whole(1), default=plan.per_request, metavar="N")
+    parser.add_argument("--json", type=output_file, metavar="FILE", help="write the figures here")
     arguments = parser.parse_args()
     plan = Plan(arguments.entries, arguments.per_request)
     try:

@@ -7,7 +7,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import bench.fuzz
 from bench.fuzz.run import Outcome, Plan, run
@@ -15,6 +14,7 @@ from bench.fuzz.target import FuzzError
 from bench.report import failed, say, table
 from incmoe.demo.errors import DemoError
 from incmoe.figures import Figure, write_figures
+from incmoe.options import output_file, whole
 
 GROWTH_LIMIT = 1.05  # of resident memory from the middle of the run to its end
 
@@ -73,11 +73,11 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add, says, plan = parser.add_argument, "(default: %(default)s)", Plan()
-    add("--requests", type=int, default=plan.num_requests, metavar="N", help=says)
-    add("--frames", type=int, default=plan.num_frames, metavar="N", help=says)
-    add("--rounds", type=int, default=plan.num_rounds, metavar="N", help=says)
-    add("--seed", type=int, default=plan.seed, help=says)
-    add("--json", type=Path, metavar="FILE", help="write the figures here")
+    add("--requests", type=whole(1), default=plan.num_requests, metavar="N", help=says)
+    add("--frames", type=whole(0), default=plan.num_frames, metavar="N", help=says)
+    add("--rounds", type=whole(1), default=plan.num_rounds, metavar="N", help=says)
+    add("--seed", type=whole(0), default=plan.seed, help=says)
+    add("--json", type=output_file, metavar="FILE", help="write the figures here")
     return parser
 
 

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import p4src
+from incmoe.options import output_file, whole
 from softswitch import ir
 from tests.softswitch.against_bmv2.trial import MakeSource, Outcome, Source, Trial
 from tests.softswitch.conformance.samples import FOLDER, Sample, compiled, default_cache
@@ -125,12 +126,14 @@ def report(outcome: Outcome) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make differential", description=__doc__)
     parser.add_argument("p4c", type=Path, nargs="?", metavar="P4C", help="a checkout of p4c")
-    parser.add_argument("--packets", type=int, default=100_000, metavar="N", help="per program")
-    parser.add_argument("--seed", type=int, default=1, metavar="N")
+    parser.add_argument(
+        "--packets", type=whole(1), default=100_000, metavar="N", help="per program"
+    )
+    parser.add_argument("--seed", type=whole(0), default=1, metavar="N")
     parser.add_argument("--only", nargs="*", metavar="NAME", help="programs to run, no others")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the results are written")
+    parser.add_argument("--json", type=output_file, metavar="FILE", help="write the results here")
     parser.add_argument("--cache", type=Path, default=default_cache(), metavar="DIR")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs at a time")
+    parser.add_argument("--jobs", type=whole(1), default=1, metavar="N", help="programs at a time")
     args = parser.parse_args()
     if shutil.which("simple_switch_grpc") is None:
         parser.error("simple_switch_grpc is not on PATH")

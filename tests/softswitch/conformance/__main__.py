@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from incmoe.options import output_file
 from softswitch import ir, stf
 from softswitch.bmv2_json import load
 from softswitch.errors import SwitchError
@@ -134,7 +135,7 @@ def report(results: Sequence[Result]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make conformance", description=__doc__)
     parser.add_argument("p4c", type=Path, metavar="P4C", help="a checkout of p4c")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the results are written")
+    parser.add_argument("--json", type=output_file, metavar="FILE", help="write the results here")
     parser.add_argument("--cache", type=Path, default=default_cache(), metavar="DIR")
     parser.add_argument(
         "--only", nargs="*", metavar="NAME", help="tests to run; all others are not"

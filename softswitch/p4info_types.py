@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types that P4Runtime translates (spec 1.4, section 8.4.6, @p4runtime_translation).
+
+A controller may see a key or parameter wider than the program has it. Its numbers are the
+program's: one that does not fit there is out of range. Strings are refused: there is nothing here
+that gives them numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from p4.config.v1 import p4info_pb2
+
+from softswitch import ir
+from softswitch.errors import LoadError
+
+
+def at_the_programs_widths(message: p4info_pb2.P4Info, program: ir.Program) -> p4info_pb2.P4Info:
+    """The P4Info with the program's widths wherever a type is translated; LoadError for strings."""
+    result = p4info_pb2.P4Info()
+    result.CopyFrom(message)
+    new_types = result.type_info.new_types
+    for what, part, bits in _typed(result, program):
+        name = part.type_name.name
+        if name not in new_types:
+            continue
+        kind = new_types[name].translated_type.WhichOneof("sdn_type")
+        if kind == "sdn_string":
+            raise LoadError(f"{what} is translated to strings: only numbers can be translated")
+        if kind == "sdn_bitwidth":
+            part.bitwidth = bits
+    return result
+
+
+def _typed(
+    info: p4info_pb2.P4Info, program: ir.Program
+) -> Iterator[tuple[str, p4info_pb2.MatchField | p4info_pb2.Action.Param, int]]:
+    """Keys and parameters with a name for a type, what to call them, and the program's width."""
+    actions = {action.preamble.id: action for action in info.actions}
+    for table in info.tables:
+        found = program.tables.get(table.preamble.name)
+        if found is None:
+            continue
+        for field, key in zip(table.match_fields, found.keys, strict=False):
+            if field.HasField("type_name"):
+                yield f"key {field.name} of table {found.name}", field, key.bits
+        for ref in table.action_refs:
+            action = actions.get(ref.id)
+            if action is None or action.preamble.name not in found.actions:
+                continue
+            own = program.actions[found.actions[action.preamble.name]]
+            for param, parameter in zip(action.params, own.parameters, strict=False):
+                if param.HasField("type_name"):
+                    name = f"parameter {param.name} of action {action.preamble.name}"
+                    yield name, param, parameter.bits
