@@ -13,11 +13,13 @@ _HEAD_BYTES = 24  # as far as the fields lie that say where the transport header
 # Where the checksum stands in the transport header (RFC 768, RFC 9293), by IP protocol number.
 _CHECKSUM_AT = np.zeros(256, dtype=np.int64)
 _UDP, _TCP = 17, 6
+_TAGS = (0x8100, 0x88A8)  # ethertypes of VLAN tags
 _CHECKSUM_AT[_UDP], _CHECKSUM_AT[_TCP] = 6, 16
 
 
 def complete_checksums(frames: Frames) -> None:
-    """Finishes UDP and TCP over IPv4 and IPv6 in place; other frames stay as they are.
+    """Finishes UDP and TCP over IPv4 and IPv6 in place, behind VLAN tags too; other frames stay as
+    they are.
 
     The field holds the sum of the pseudo header already, so the sum runs over the transport
     header and all that follows it.
@@ -25,7 +27,12 @@ def complete_checksums(frames: Frames) -> None:
     frames = frames.select(frames.length >= _HEAD_BYTES)
     if len(frames) == 0:
         return
-    start, end, protocol = _layout(windows(frames.data, _HEAD_BYTES)[frames.offset])
+    heads = windows(frames.data, _HEAD_BYTES)[frames.offset]
+    is_tagged = np.isin(heads[:, 12].astype(np.int64) << 8 | heads[:, 13], _TAGS)
+    if is_tagged.any():
+        tagged = frames.select(is_tagged)  # the tag's bytes are no other than those before it
+        complete_checksums(Frames(tagged.data, tagged.offset + 4, tagged.length - 4))
+    start, end, protocol = _layout(heads)
     known = (_CHECKSUM_AT[protocol] > 0) & (end <= frames.length)
     known &= start + _CHECKSUM_AT[protocol] + 2 <= end
     key = np.where(known, end << 24 | start << 8 | protocol, 0)

@@ -4,7 +4,7 @@
 1. Nothing that leaves through the interface is received by it, neither ours nor the host's.
 2. A frame the kernel left without a transport checksum (CHECKSUM_PARTIAL, usual on veth) gets one.
 3. A frame longer than the interface's MTU, made by segmentation offload, is dropped and counted.
-4. VLAN tags that the kernel took out of the frame stay out.
+4. VLAN tags stay in the frame, though the kernel takes the outer one out on the way.
 """
 
 from __future__ import annotations

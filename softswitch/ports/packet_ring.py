@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from softswitch.ports.frames import Arena, Frames
 from softswitch.ports.mmsg import address_of
-from softswitch.ports.ring_kernel import SLOT_HEAD_BYTES, ring_kernel
+from softswitch.ports.ring_kernel import SLOT_HEAD_BYTES, TAG_BYTES, ring_kernel
 
 # linux/if_packet.h
 SOL_PACKET: Final = 263
@@ -124,7 +124,7 @@ class PacketRing:
 
     def receive(self, arena: Arena) -> Taken:
         """Frames that have come, as many as are good to have at once."""
-        data, base = arena.room(BYTES_AT_ONCE + self.max_frame)
+        data, base = arena.room(BYTES_AT_ONCE + self.max_frame + TAG_BYTES)
         found = self._take(
             *self._ring,
             *(self._head, FRAMES_AT_ONCE, BYTES_AT_ONCE),

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine code that takes frames out of a packet socket's ring and gives the slots back."""
+"""Machine code that takes frames out of a packet socket's ring and gives the slots back.
+
+The kernel takes the outer VLAN tag out of a frame and notes it beside: here it is put back.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,26 @@ from typing import Final
 
 import llvmlite.ir as ll
 
-from softswitch.compiler.values import I8, I64, at, const, copy, i64, load, resize
+from softswitch.compiler.values import (
+    I8,
+    I64,
+    at,
+    const,
+    copy,
+    i64,
+    load,
+    resize,
+    store_wire,
+)
 from softswitch.ports.kernels import Kernel, Number, all_of, repeated
 
 # linux/if_packet.h. A slot begins with a struct tpacket2_hdr, then a struct sockaddr_ll.
 TP_STATUS_KERNEL, TP_STATUS_USER, TP_STATUS_CSUMNOTREADY = 0, 1 << 0, 1 << 3
+TP_STATUS_VLAN_VALID = 1 << 4  # there was a tag; its protocol is noted since Linux 3.14
 STATUS, WHOLE_BYTES, KEPT_BYTES, FRAME_AT = 0, 4, 8, 12  # u32, u32, u32, u16 in tpacket2_hdr
+TAG, TAG_PROTOCOL = 24, 26  # u16, u16
+ADDRESS_BYTES: Final = 12  # of a frame, before its tag
+TAG_BYTES: Final = 4
 PACKET_TYPE = 32 + 10  # u8 in sockaddr_ll
 PACKET_OUTGOING = 4
 # In front of a frame: both structures, aligned, with room for the largest link header.
@@ -111,8 +128,8 @@ class _Taker:
 
     def _keep(self, slot: ll.Value, length: ll.Value) -> None:
         b, given, number, used = self._b, self._given, self._frames, self._counts[USED]
-        start = resize(b, load(b, at(b, slot, FRAME_AT), 16), 64)
-        copy(b, at(b, given["frames"], used.get()), at(b, slot, start), length)
+        start = at(b, slot, resize(b, load(b, at(b, slot, FRAME_AT), 16), 64))
+        length = self._copy(at(b, given["frames"], used.get()), start, length, slot)
         index = number.get()
         for array, value in (
             ("offsets", b.add(given["base"], used.get())),
@@ -124,9 +141,31 @@ class _Taker:
         used.add(length)
         number.add(1)
 
+    def _copy(self, to: ll.Value, frame: ll.Value, length: ll.Value, slot: ll.Value) -> ll.Value:
+        """Copy a frame with its tag, if it had one; its bytes then."""
+        b = self._b
+        copied = Number(b)
+        copied.set(length)
+        with b.if_else(self._is_marked(slot, TP_STATUS_VLAN_VALID)) as (tagged, plain):
+            with tagged:
+                copy(b, to, frame, ADDRESS_BYTES)
+                for place, source in ((0, TAG_PROTOCOL), (2, TAG)):
+                    part = load(b, at(b, slot, source), 16)
+                    store_wire(b, at(b, to, ADDRESS_BYTES + place), 0, part)
+                rest = b.sub(length, i64(ADDRESS_BYTES))
+                copy(b, at(b, to, ADDRESS_BYTES + TAG_BYTES), at(b, frame, ADDRESS_BYTES), rest)
+                copied.add(TAG_BYTES)
+            with plain:
+                copy(b, to, frame, length)
+        return copied.get()
+
+    def _is_marked(self, slot: ll.Value, flag: int) -> ll.Value:
+        b = self._b
+        status = b.and_(load(b, at(b, slot, STATUS), 32), const(32, flag))
+        return b.icmp_unsigned("!=", status, const(32, 0))
+
     def _lacks_checksum(self, slot: ll.Value) -> ll.Value:
         b = self._b
-        status = b.and_(load(b, at(b, slot, STATUS), 32), const(32, TP_STATUS_CSUMNOTREADY))
-        lacks = b.icmp_unsigned("!=", status, const(32, 0))
+        lacks = self._is_marked(slot, TP_STATUS_CSUMNOTREADY)
         self._counts[PARTIAL].add(b.zext(lacks, I64))
         return b.zext(lacks, I8)

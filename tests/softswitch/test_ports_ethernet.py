@@ -75,6 +75,19 @@ class TestVeth:
         taps.send(1, stranger)
         assert receive(port, 1) == [stranger]
 
+    @pytest.mark.parametrize("tags", ["8100 2007", "88a8 0064 8100 a123"])
+    def test_vlan_tags_stay_in_the_frame(self, port, taps, tags):
+        """The kernel takes the outer one out on its way."""
+        addresses, rest = bytes.fromhex("020000000001 020000000002"), b"\x12\x34" + bytes(range(60))
+        tagged = addresses + bytes.fromhex(tags)
+        sent = [tagged + rest, addresses + rest, tagged.ljust(MTU + 14, b"z")]
+        for frame in sent:
+            taps.send(1, frame)
+        assert receive(port, 3) == sent
+        assert port.stats.rx_bytes == sum(map(len, sent))
+        port.send(frames_of(sent))
+        assert taps.take(quiet_s=0.05)[1][1] == sent[1]
+
     def test_frames_go_out_whole_and_in_order(self, port, taps):
         sent = [*frames(200), *frames(3, size=MTU)]
         port.send(frames_of(sent))
@@ -211,3 +224,18 @@ def test_checksums_are_completed_as_the_standard_says(network, layer, size):
     other = frames_of([partial, b"\x00" * 60, partial + bytes(10), b"x", partial])
     complete_checksums(other)
     assert list(other) == [bytes(packet), b"\x00" * 60, padded, b"x", bytes(packet)]
+
+
+@pytest.mark.parametrize("tags", [[1], [1, 2]])
+def test_checksums_behind_vlan_tags_are_completed(tags):
+    network = IP(src="10.0.0.1", dst="10.0.0.2")
+    plain = Ether(bytes(Ether(src=MAC, dst=MAC) / network / UDP() / Raw(b"some payload")))
+
+    def tagged(frame):
+        shims = b"".join(b"\x81\x00" + tag.to_bytes(2, "big") for tag in tags)
+        return frame[:12] + shims + frame[12:]
+
+    partial = left_to_interface(plain, UDP)
+    mixed = frames_of([tagged(partial), partial])
+    complete_checksums(mixed)
+    assert list(mixed) == [tagged(bytes(plain)), bytes(plain)]
