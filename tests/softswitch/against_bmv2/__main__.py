@@ -15,9 +15,10 @@ import random
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import p4src
@@ -123,6 +124,12 @@ def report(outcome: Outcome) -> str:
     return "\n".join(lines) + "\n"
 
 
+def record(outcome: Outcome) -> dict[str, object]:
+    """For JSON; dataclasses.asdict makes no dictionaries of Counters."""
+    values = {field.name: getattr(outcome, field.name) for field in fields(outcome)}
+    return {k: dict(v) if isinstance(v, Counter) else v for k, v in values.items()}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make differential", description=__doc__)
     parser.add_argument("p4c", type=Path, nargs="?", metavar="P4C", help="a checkout of p4c")
@@ -146,7 +153,7 @@ def main() -> int:
             outcomes.append(outcome)
     sys.stdout.write(f"{time.monotonic() - begun:.0f} s\n")
     if args.json:
-        args.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1) + "\n")
+        args.json.write_text(json.dumps(list(map(record, outcomes)), indent=1) + "\n")
     return 1 if any(outcome.num_differences for outcome in outcomes) else 0
 
 
