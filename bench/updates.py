@@ -100,7 +100,7 @@ class Routes:
         return entity
 
     def write(self, controller: Controller, kind: int, entities: list[p4.Entity]) -> None:
-        request = p4.WriteRequest(device_id=DEVICE, election_id={"low": ELECTION})
+        request = p4.WriteRequest(device_id=DEVICE, election_id=ELECTION)
         for entity in entities:
             request.updates.add(type=kind, entity=entity)
         controller.stub.Write(request, timeout=ANSWER_S)

@@ -71,8 +71,9 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no type
         self.stream: Any = None
         self.channel: Any
         self.stub: Any
-        # The last to come has the highest id and is the primary; when it goes, the one before is.
+        # The last to come has the highest id, unless clocks differ, and is the primary.
         now_ms = time.time_ns() // 1_000_000
+        self.election_id: tuple[int, int]
         super().__init__(device_id, address, election_id=(0, now_ms))
 
     def set_up_stream(self) -> None:
@@ -98,8 +99,6 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no type
 
     def handshake(self) -> None:
         """Become the primary controller, or raise SwitchError."""
-        role = self._credentials.role
-        self.stream_out_q.put(arbitration(self.device_id, self.election_id, role))
         problem = self._arbitration_problem()
         if problem:
             self.tear_down()
@@ -113,16 +112,30 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no type
         self.channel.close()
 
     def _arbitration_problem(self) -> str:
-        try:
-            reply = self.stream_in_q["arbitration"].get(timeout=self.deadline_s)
-        except queue.Empty:
-            return f"no arbitration within {self.deadline_s:g} s"
-        if reply is None:
-            return f"refused the controller: {self.stream.details() or self.stream.code()}"
-        if reply.arbitration.status.code != code_pb2.OK:
-            primary = reply.arbitration.election_id
-            return f"has another primary controller (election id {primary.high}:{primary.low})"
-        return ""
+        """Why this is not the primary; "" if it is. A switch may remember a higher election id than
+        this one (spec 1.4, section 5.3), of a controller whose clock was ahead: then one above it.
+        """
+        role, replies = self._credentials.role, self.stream_in_q["arbitration"]
+        while not replies.empty():
+            replies.get()  # what it was told of others before
+        while True:
+            self.stream_out_q.put(arbitration(self.device_id, self.election_id, role))
+            try:
+                reply = replies.get(timeout=self.deadline_s)
+            except queue.Empty:
+                return f"no arbitration within {self.deadline_s:g} s"
+            if reply is None:
+                return f"refused the controller: {self.stream.details() or self.stream.code()}"
+            code, told = reply.arbitration.status.code, reply.arbitration.election_id
+            if code == code_pb2.OK:
+                return ""
+            highest = (told.high, told.low)
+            if code != code_pb2.NOT_FOUND or highest < self.election_id:
+                return f"has another primary controller (election id {told.high}:{told.low})"
+            above = (told.high << 64 | told.low) + 1
+            if above >> 128:
+                return "remembers the highest election id there is: restart it"
+            self.election_id = divmod(above, 1 << 64)
 
     def get_config(self, response_type: str) -> Any:
         """Return the pipeline configuration, or its part; None where the switch has none."""
@@ -139,12 +152,11 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no type
     def set_config(self, config: Any) -> None:
         """Load a pipeline configuration; the switch forgets everything else."""
         request = p4runtime_pb2.SetForwardingPipelineConfigRequest(device_id=self.device_id)
-        request.election_id.high, request.election_id.low = self.election_id
         request.role = self._credentials.role
         request.action = request.VERIFY_AND_COMMIT
         request.config.CopyFrom(config)
         with self._errors("loading the program"):
-            self.stub.SetForwardingPipelineConfig(request, timeout=6 * self.deadline_s)
+            self._ask(self.stub.SetForwardingPipelineConfig, request, 6 * self.deadline_s)
 
     def read(self, entities: Iterable[Any]) -> list[Any]:
         """Return the entities that match."""
@@ -158,15 +170,25 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the package has no type
     def write_all(self, kind: str, entities: Iterable[Any], describe: Callable[[int], str]) -> None:
         """Insert, modify or delete entities; an error names the first one refused by `describe`."""
         request = p4runtime_pb2.WriteRequest(device_id=self.device_id, role=self._credentials.role)
-        request.election_id.high, request.election_id.low = self.election_id
         for entity in entities:
             request.updates.add(type=p4runtime_pb2.Update.Type.Value(kind), entity=entity)
         if not request.updates:
             return
         try:
-            self.stub.Write(request, timeout=self.deadline_s)
+            self._ask(self.stub.Write, request, self.deadline_s)
         except grpc.RpcError as error:
             raise self._error(f"{kind.lower()} {_refusal(error, describe)}") from None
+
+    def _ask(self, call: Callable[..., Any], request: Any, timeout_s: float) -> None:
+        """As the primary controller: again, if one that came later has gone meanwhile."""
+        request.election_id.high, request.election_id.low = self.election_id
+        try:
+            call(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.PERMISSION_DENIED or self._arbitration_problem():
+                raise
+            request.election_id.high, request.election_id.low = self.election_id
+            call(request, timeout=timeout_s)
 
     @contextmanager
     def _errors(self, doing: str) -> Iterator[None]:

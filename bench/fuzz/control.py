@@ -56,9 +56,9 @@ class Controller:
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
         self._outgoing: queue.SimpleQueue[p4.StreamMessageRequest | None] = queue.SimpleQueue()
         self._stream = self.stub.StreamChannel(iter(self._outgoing.get, None))
-        request = p4.StreamMessageRequest()
-        request.arbitration.device_id = DEVICE
-        request.arbitration.election_id.low = ELECTION
+        request = p4.StreamMessageRequest(
+            arbitration={"device_id": DEVICE, "election_id": ELECTION}
+        )
         self._outgoing.put(request)
         next(self._stream)
 
@@ -67,15 +67,14 @@ class Controller:
         self.channel.close()
 
     def load(self, info: p4info_pb2.P4Info, program: bytes) -> None:
-        request = p4.SetForwardingPipelineConfigRequest(device_id=DEVICE)
-        request.election_id.low = ELECTION
+        request = p4.SetForwardingPipelineConfigRequest(device_id=DEVICE, election_id=ELECTION)
         request.action = request.VERIFY_AND_COMMIT
         request.config.p4info.CopyFrom(info)
         request.config.p4_device_config = program
         self.stub.SetForwardingPipelineConfig(request, timeout=ANSWER_S)
 
     def insert(self, entity: p4.Entity) -> None:
-        request = p4.WriteRequest(device_id=DEVICE, election_id={"low": ELECTION})
+        request = p4.WriteRequest(device_id=DEVICE, election_id=ELECTION)
         request.updates.add(type=p4.Update.INSERT, entity=entity)
         self.stub.Write(request, timeout=ANSWER_S)
 

@@ -15,7 +15,8 @@ from bench.fuzz.entities import Entities
 from bench.fuzz.mutate import mutate, spoil
 
 DEVICE = 1
-ELECTION = 1
+# Of the honest controller: the highest there is, since the switch remembers the highest it saw.
+ELECTION = {"high": (1 << 64) - 1, "low": (1 << 64) - 1}
 MAX_NOISE = 300
 CALLS = (
     "Write",
@@ -70,7 +71,7 @@ class Requests:
         return harm, spoil(self._rng, data) if harm == "bytes" else data
 
     def _write(self) -> p4.WriteRequest:
-        request = p4.WriteRequest(device_id=DEVICE, election_id={"low": ELECTION})
+        request = p4.WriteRequest(device_id=DEVICE, election_id=ELECTION)
         request.atomicity = self._rng.choice([0, 0, 1, 2])
         for _ in range(self._rng.randint(1, 4)):
             kind = self._rng.choice([p4.Update.INSERT, p4.Update.MODIFY, p4.Update.DELETE])
@@ -89,8 +90,7 @@ class Requests:
         return request
 
     def _set_pipeline(self) -> p4.SetForwardingPipelineConfigRequest:
-        request = p4.SetForwardingPipelineConfigRequest(device_id=DEVICE)
-        request.election_id.low = ELECTION
+        request = p4.SetForwardingPipelineConfigRequest(device_id=DEVICE, election_id=ELECTION)
         request.action = self._rng.randint(1, 5)
         request.config.p4info.CopyFrom(self._info)
         request.config.p4_device_config = self._program

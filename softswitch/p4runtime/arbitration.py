@@ -2,8 +2,9 @@
 """Which controller may write: election among the open streams; it never touches gRPC.
 
 1. Each role has its own election; the role "" is the default one.
-2. Primary is the stream with the highest election id, of those open now. As in BMv2, a stream
-   that ends makes the next highest primary, and no id is remembered after its stream.
+2. Who comes with an election id that is not below the highest of the role so far is its primary
+   (spec 1.4, section 5.3). When that stream ends, or takes a lower id, nobody is, until one comes
+   with the highest id or above it: BMv2 would make the next highest primary.
 3. A stream without an election id is always a backup.
 4. An election id that another open stream of the role has is refused.
 5. When the primary of a role changes all its streams are told, else only the one that asked.
@@ -22,15 +23,16 @@ from softswitch.p4runtime.status import RpcError, invalid
 
 ElectionId = tuple[int, int]  # high and low 64 bits
 NO_ELECTION_ID: ElectionId = (0, 0)
+MOST_ROLES = 256  # whose highest ids are remembered: more than there are streams at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one stream is told: whether it is primary, and the id of whoever is, if anyone."""
+    """What one stream is told: whether it is primary, and the highest id of one so far."""
 
     role: str
     status: int  # OK, ALREADY_EXISTS (another is primary) or NOT_FOUND (nobody is)
-    primary: ElectionId
+    highest: ElectionId
 
 
 @dataclass(eq=False, slots=True)
@@ -50,16 +52,23 @@ class Arbiter:
     """All open streams. Safe to call from any thread."""
 
     _streams: list[Stream] = field(default_factory=list)
+    _primaries: dict[str, Stream] = field(default_factory=dict)  # by role
+    _highest: dict[str, ElectionId] = field(default_factory=dict)  # of primaries so far, by role
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self, stream: Stream, role: str, election_id: ElectionId) -> None:
         """An arbitration update came on the stream."""
         with self._lock:
             self._check(stream, role, election_id)
-            before = self._primary(role)
+            before = self._primaries.get(role)
             stream.role, stream.election_id = role, election_id
             if stream not in self._streams:
                 self._streams.append(stream)
+            if election_id != NO_ELECTION_ID and election_id >= self._past(role):
+                self._primaries[role] = stream
+                self._remember(role, election_id)
+            elif before is stream:
+                del self._primaries[role]
             self._announce(role, before, asker=stream)
 
     def remove(self, stream: Stream) -> None:
@@ -68,14 +77,16 @@ class Arbiter:
             if stream not in self._streams:
                 return
             assert stream.role is not None
-            before = self._primary(stream.role)
+            before = self._primaries.get(stream.role)
             self._streams.remove(stream)
+            if before is stream:
+                del self._primaries[stream.role]
             self._announce(stream.role, before, asker=None)
 
     def check_writer(self, role: str, election_id: ElectionId) -> None:
         """PERMISSION_DENIED unless the id is that of the role's primary."""
         with self._lock:
-            primary = self._primary(role)
+            primary = self._primaries.get(role)
         if primary is None or primary.election_id != election_id:
             high, low = election_id
             whose = f"role {role!r}" if role else "the default role"
@@ -84,13 +95,12 @@ class Arbiter:
 
     def is_primary(self, stream: Stream) -> bool:
         with self._lock:
-            return stream.role is not None and self._primary(stream.role) is stream
+            return stream.role is not None and self._primaries.get(stream.role) is stream
 
     def primaries(self) -> list[Stream]:
         """The primary of every role that has one."""
         with self._lock:
-            roles = {stream.role for stream in self._streams if stream.role is not None}
-            return [p for role in sorted(roles) if (p := self._primary(role)) is not None]
+            return [primary for _, primary in sorted(self._primaries.items())]
 
     def _check(self, stream: Stream, role: str, election_id: ElectionId) -> None:
         if stream.role not in (None, role):
@@ -100,21 +110,27 @@ class Arbiter:
         if election_id != NO_ELECTION_ID and election_id in [s.election_id for s in others]:
             raise invalid(f"election id {election_id[0]}:{election_id[1]} is taken")
 
-    def _primary(self, role: str) -> Stream | None:
-        able = [s for s in self._streams if s.role == role and s.election_id != NO_ELECTION_ID]
-        return max(able, key=lambda s: s.election_id, default=None)
+    def _past(self, role: str) -> ElectionId:
+        """The highest election id of a primary of the role."""
+        return self._highest.get(role, NO_ELECTION_ID)
+
+    def _remember(self, role: str, election_id: ElectionId) -> None:
+        """Also that of roles whose streams have ended; of more than MOST_ROLES not all."""
+        self._highest.pop(role, None)
+        self._highest[role] = election_id
+        if len(self._highest) > MOST_ROLES:
+            idle = (r for r in self._highest if r not in self._primaries)
+            del self._highest[next(idle)]
 
     def _announce(self, role: str, before: Stream | None, asker: Stream | None) -> None:
-        primary = self._primary(role)
+        primary = self._primaries.get(role)
         told = [s for s in self._streams if s.role == role]
         if primary is before and (primary is None or primary is not asker):
             told = [s for s in told if s is asker]
         for stream in told:
-            stream.tell(_verdict(stream, primary, role))
+            stream.tell(Verdict(role, _status(stream, primary), self._past(role)))
 
 
-def _verdict(stream: Stream, primary: Stream | None, role: str) -> Verdict:
-    if primary is None:
-        return Verdict(role, code_pb2.NOT_FOUND, NO_ELECTION_ID)
-    status = code_pb2.OK if primary is stream else code_pb2.ALREADY_EXISTS
-    return Verdict(role, status, primary.election_id)
+def _status(stream: Stream, primary: Stream | None) -> int:
+    code = code_pb2.OK if primary is stream else code_pb2.ALREADY_EXISTS
+    return int(code_pb2.NOT_FOUND if primary is None else code)

@@ -19,7 +19,7 @@ from p4.v1 import p4runtime_pb2
 
 from ops.tls import client_name
 from softswitch.errors import SwitchError
-from softswitch.p4runtime.arbitration import Stream, Verdict
+from softswitch.p4runtime.arbitration import NO_ELECTION_ID, Stream, Verdict
 from softswitch.p4runtime.service import Service
 from softswitch.p4runtime.status import RpcError, abort, code_of, invalid, unimplemented
 
@@ -152,8 +152,8 @@ def _arbitration(device_id: int, verdict: Verdict) -> Response:
     update.device_id = device_id
     if verdict.role:
         update.role.name = verdict.role
-    if verdict.status != code_pb2.NOT_FOUND:
-        update.election_id.high, update.election_id.low = verdict.primary
+    if verdict.highest != NO_ELECTION_ID:
+        update.election_id.high, update.election_id.low = verdict.highest
     update.status.code = verdict.status
     update.status.message = _MESSAGES[verdict.status]
     return response

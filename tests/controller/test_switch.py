@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from controller import tables
+from controller import session, tables
 from controller.address import parse_ip
 from controller.deploy import Deployer, Installed, remove_job
 from controller.entries import FLOOD_GROUP, MulticastGroup, Row, job_entries
@@ -18,7 +20,7 @@ from controller.state import Changes, SwitchState, everything
 from controller.switch import Load, Switch
 from p4src import program
 from tests.controller.documents import changed
-from tests.controller.servers import Running
+from tests.controller.servers import SERVERS, Running, why_not
 from tests.ports import free_tcp_port
 
 NOTHING = Changes((), (), (), ())
@@ -188,14 +190,26 @@ def test_a_reader_takes_part_in_no_election(switch: Switch, server: Running) -> 
     switch.reconcile([DOOR], scope=everything)
 
 
-def test_the_last_controller_to_come_writes_and_gives_back_when_it_goes(
-    switch: Switch, server: Running
-) -> None:
+def test_the_last_controller_to_come_writes(switch: Switch, server: Running) -> None:
     with Switch.connect(server.grpc, device_id=server.device_id, writes=True) as later:
         later.reconcile([DOOR], scope=everything)
         with pytest.raises(SwitchError, match="PERMISSION_DENIED"):
             switch.reconcile([], scope=everything)
-    switch.reconcile([], scope=everything)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_controller_whose_clock_is_behind_writes_too(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason := why_not(kind):
+        pytest.skip(reason)
+    ahead = time.time_ns() + 3600 * 10**9
+    with closing(SERVERS[kind]()) as own:
+        for now_ns in (ahead, ahead - 1800 * 10**9):
+            monkeypatch.setattr(session.time, "time_ns", lambda now_ns=now_ns: now_ns)
+            with Switch.connect(own.grpc, device_id=own.device_id, writes=True) as one:
+                one.load(program("mtu1500"), how=Load.AUTO)
+                one.reconcile([DOOR], scope=everything)
 
 
 def test_a_switch_that_does_not_answer_is_named_within_the_deadline() -> None:

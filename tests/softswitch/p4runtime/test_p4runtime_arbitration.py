@@ -9,7 +9,7 @@ from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2 as p4
 from p4.v1.p4runtime_pb2_grpc import P4RuntimeStub
 
-from softswitch.p4runtime.arbitration import NO_ELECTION_ID, Arbiter, Stream
+from softswitch.p4runtime.arbitration import MOST_ROLES, NO_ELECTION_ID, Arbiter, Stream
 from softswitch.p4runtime.status import RpcError
 from tests.softswitch.p4runtime.controller import DEVICE, exact
 
@@ -17,11 +17,11 @@ OK, EXISTS, NOBODY = code_pb2.OK, code_pb2.ALREADY_EXISTS, code_pb2.NOT_FOUND
 
 
 class Told:
-    """A stream that remembers (status, primary) of every verdict."""
+    """A stream that remembers (status, highest id) of every verdict."""
 
     def __init__(self):
         self.verdicts = []
-        self.stream = Stream(lambda v: self.verdicts.append((v.status, v.primary)))
+        self.stream = Stream(lambda v: self.verdicts.append((v.status, v.highest)))
 
     def take(self):
         taken, self.verdicts = self.verdicts, []
@@ -44,18 +44,23 @@ class TestRules:
         assert arbiter.is_primary(c.stream)
         assert arbiter.primaries() == [c.stream]
 
-    def test_a_primary_that_leaves_is_followed_by_the_next_highest(self):
+    def test_a_primary_that_leaves_is_followed_by_who_comes_with_its_id_or_above(self):
         arbiter, a, b = Arbiter(), Told(), Told()
         arbiter.update(a.stream, "", (0, 5))
         arbiter.update(b.stream, "", (0, 3))
         b.take()
         arbiter.remove(a.stream)
-        assert b.take() == [(OK, (0, 3))]
-        arbiter.remove(a.stream)
-        arbiter.remove(b.stream)
+        assert b.take() == [(NOBODY, (0, 5))]
         assert arbiter.primaries() == []
-        arbiter.update(a.stream, "", (0, 1))
-        assert a.take()[-1] == (OK, (0, 1))
+        with pytest.raises(RpcError, match="election id 0:3 is not that of the primary"):
+            arbiter.check_writer("", (0, 3))
+        arbiter.update(b.stream, "", (0, 4))
+        assert b.take() == [(NOBODY, (0, 5))]
+        arbiter.update(b.stream, "", (0, 5))
+        assert b.take() == [(OK, (0, 5))]
+        arbiter.remove(b.stream)
+        arbiter.update(a.stream, "", (0, 6))
+        assert a.take()[-1] == (OK, (0, 6))
 
     def test_a_primary_can_step_down(self):
         arbiter, a, b = Arbiter(), Told(), Told()
@@ -63,9 +68,24 @@ class TestRules:
         arbiter.update(b.stream, "", (0, 3))
         a.take(), b.take()
         arbiter.update(a.stream, "", (0, 2))
-        assert (a.take(), b.take()) == ([(EXISTS, (0, 3))], [(OK, (0, 3))])
+        assert (a.take(), b.take()) == ([(NOBODY, (0, 5))], [(NOBODY, (0, 5))])
+        arbiter.update(b.stream, "", (0, 7))
+        assert (a.take(), b.take()) == ([(EXISTS, (0, 7))], [(OK, (0, 7))])
         arbiter.update(b.stream, "", NO_ELECTION_ID)
-        assert (a.take(), b.take()) == ([(OK, (0, 2))], [(EXISTS, (0, 2))])
+        assert (a.take(), b.take()) == ([(NOBODY, (0, 7))], [(NOBODY, (0, 7))])
+
+    def test_ids_of_roles_without_streams_are_remembered_up_to_a_number(self):
+        arbiter, live = Arbiter(), Told()
+        arbiter.update(live.stream, "live", (0, 9))
+        for number in range(2 * MOST_ROLES):
+            gone = Told()
+            arbiter.update(gone.stream, f"role {number}", (0, 9))
+            arbiter.remove(gone.stream)
+        last, first = Told(), Told()
+        arbiter.update(last.stream, f"role {2 * MOST_ROLES - 1}", (0, 8))
+        arbiter.update(first.stream, "role 0", (0, 8))
+        assert (last.take(), first.take()) == ([(NOBODY, (0, 9))], [(OK, (0, 8))])
+        assert arbiter.is_primary(live.stream)
 
     def test_without_election_ids_nobody_is_primary(self):
         arbiter, a, b = Arbiter(), Told(), Told()
@@ -167,15 +187,19 @@ class TestStreams:
         assert write_code(other, ctl, 5) == "OK"
         assert len(ctl.read(ctl.entry("by_exact"))) == 1
 
-    def test_a_lost_primary_is_replaced_and_told(self, ctl, connect):
+    def test_the_loss_of_a_primary_is_told_and_it_can_be_replaced(self, ctl, connect):
         other = connect()
         other.arbitrate(5)
         other.status()
         ctl.client.get_stream_packet("arbitration")
         other.close()
         update = ctl.client.get_stream_packet("arbitration", timeout=5).arbitration
-        assert (update.status.code, update.election_id.low) == (OK, 1)
-        assert write_code(connect(), ctl, 1) == "OK"
+        assert (update.status.code, update.election_id.low) == (NOBODY, 5)
+        assert write_code(connect(), ctl, 1) == "PERMISSION_DENIED"
+        again = connect()
+        again.arbitrate(5)
+        assert again.status() == (OK, 5)
+        assert write_code(again, ctl, 5) == "OK"
 
     def test_a_taken_id_ends_the_stream(self, connect):
         other = connect()
