@@ -49,9 +49,11 @@ class LiveTable:
         return [self._rows.ctypes.data, *self._index.root]
 
     def changes(self, state: TableState) -> set[EntryKey] | None:
-        """The keys in which a later version may differ; None for too many, or of another log."""
+        """The keys in which a later version may differ; None for too many, or no later one."""
         if state.log is not self.state.log:
             return None
+        if state is not self.state and state.version <= self.state.version:
+            return None  # an older one, or one that went another way
         most = MOST_HASHED if isinstance(self._index, HashIndex) else MOST_SCANNED
         return state.log.since(self.state.version, most)
 

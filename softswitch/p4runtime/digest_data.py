@@ -40,9 +40,9 @@ def _data(
     elif kind == "header":
         data.header.is_valid = True
         num = len(types.headers[spec.header.name].members)
-        data.header.bitstrings.extend(encode(next(values)) for _ in range(num))
+        data.header.bitstrings.extend([encode(next(values)) for _ in range(num)])
     elif kind in ("struct", "tuple"):
-        data.struct.members.extend(_data(one, types, values) for one in _members(spec, types))
+        data.struct.members.extend([_data(one, types, values) for one in _members(spec, types)])
     elif kind == "new_type":
         return _data(_underlying(types.new_types[spec.new_type.name]), types, values)
     else:

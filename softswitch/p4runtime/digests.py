@@ -10,13 +10,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from p4.v1 import p4runtime_pb2
+from p4.v1 import p4data_pb2, p4runtime_pb2
 
+from softswitch import ir
 from softswitch.engine import MAX_DIGESTS, DigestMessage
-from softswitch.p4info import P4Info
+from softswitch.p4info import DigestInfo, P4Info
 from softswitch.p4runtime.digest_data import digest_data
 from softswitch.p4runtime.status import invalid
 from softswitch.state import DigestConfig
@@ -32,20 +33,24 @@ class _Gathered:
     config: DigestConfig
     waiting: dict[Values, None] = field(default_factory=dict)
     since_ns: int = 0
-    told: dict[int, tuple[int, frozenset[Values]]] = field(default_factory=dict)
+    told: dict[int, tuple[int, list[Values]]] = field(default_factory=dict)
+    told_values: set[Values] = field(default_factory=set)  # of all these lists
 
     @property
     def most(self) -> int:
         return min(self.config.max_list_size or MAX_LIST, MAX_LIST)
 
-    def add(self, values: Values, now_ns: int) -> None:
+    def add(self, values: Values, now_ns: int) -> bool:
+        """Whether there is room for it, if it is new."""
         self._forget(now_ns)
-        if values in self.waiting or any(values in told for _, told in self.told.values()):
-            return
+        if values in self.waiting or values in self.told_values:
+            return True
+        if len(self.waiting) >= MAX_DIGESTS:
+            return False
         if not self.waiting:
             self.since_ns = now_ns
-        if len(self.waiting) < MAX_DIGESTS:
-            self.waiting[values] = None
+        self.waiting[values] = None
+        return True
 
     def deadline_ns(self) -> int | None:
         """When a list is to be told; 0: at once, None: nothing waits."""
@@ -60,24 +65,31 @@ class _Gathered:
         for values in taken:
             del self.waiting[values]
         if self.config.ack_timeout_ns:
-            self.told[list_id] = (now_ns, frozenset(taken))
+            self.told[list_id] = (now_ns, taken)
+            self.told_values.update(taken)
         return taken
 
+    def acknowledged(self, list_id: int) -> None:
+        """What was told in a list may be told again; a list that is not known is of no account."""
+        _, values = self.told.pop(list_id, (0, []))
+        self.told_values.difference_update(values)
+
     def _forget(self, now_ns: int) -> None:
-        """What was told long ago may be told again."""
+        """What was told long ago may be told again; so may the oldest if there is too much."""
         limit = now_ns - self.config.ack_timeout_ns
         while self.told:
             oldest = next(iter(self.told))
-            if self.told[oldest][0] > limit:
+            if self.told[oldest][0] > limit and len(self.told_values) < MAX_DIGESTS:
                 return
-            del self.told[oldest]
+            self.acknowledged(oldest)
 
 
 class Digests:
     """Of one pipeline. Calls may come from any thread."""
 
-    def __init__(self, info: P4Info) -> None:
+    def __init__(self, info: P4Info, program: ir.Program) -> None:
         self._info = info
+        self._sizes = {d.name: len(d.fields) for d in program.digests.values()}
         self._gathered: dict[str, _Gathered] = {}
         self._last_list = 0
         self._lock = threading.Lock()
@@ -93,12 +105,20 @@ class Digests:
                 else:
                     self._gathered[name] = _Gathered(config)
 
-    def add(self, messages: Iterable[DigestMessage], now_ns: int) -> None:
+    def check(self, digest: DigestInfo) -> None:
+        """UnsupportedFeature for a digest that could not be told later."""
+        if digest.name in self._sizes:
+            self._data(digest, [[0] * self._sizes[digest.name]])
+
+    def add(self, messages: Iterable[DigestMessage], now_ns: int) -> int:
+        """How many there was no room for."""
+        num_lost = 0
         with self._lock:
             for message in messages:
                 found = self._gathered.get(message.name)
                 if found is not None:
-                    found.add(message.values, now_ns)
+                    num_lost += not found.add(message.values, now_ns)
+        return num_lost
 
     def acknowledge(self, ack: p4runtime_pb2.DigestListAck) -> None:
         """INVALID_ARGUMENT for an id that no digest has; an unknown list is of no account."""
@@ -107,7 +127,7 @@ class Digests:
         name = self._info.digests.by_id(ack.digest_id).name
         with self._lock:
             if name in self._gathered:
-                self._gathered[name].told.pop(ack.list_id, None)
+                self._gathered[name].acknowledged(ack.list_id)
 
     def deadline_ns(self) -> int | None:
         """When `due` has something to say; None: not before something is added."""
@@ -126,11 +146,14 @@ class Digests:
         return lists
 
     def _list(self, name: str, taken: list[Values]) -> p4runtime_pb2.DigestList:
-        info = self._info
-        number = info.digests.by_name(name).id
-        [spec] = [d.type_spec for d in info.message.digests if d.preamble.id == number]
-        data = (digest_data(spec, info.message.type_info, values) for values in taken)
-        return p4runtime_pb2.DigestList(digest_id=number, list_id=self._last_list, data=data)
+        digest = self._info.digests.by_name(name)
+        data = self._data(digest, taken)
+        return p4runtime_pb2.DigestList(digest_id=digest.id, list_id=self._last_list, data=data)
+
+    def _data(self, digest: DigestInfo, lists: Iterable[Sequence[int]]) -> list[p4data_pb2.P4Data]:
+        message = self._info.message
+        [spec] = [d.type_spec for d in message.digests if d.preamble.id == digest.id]
+        return [digest_data(spec, message.type_info, values) for values in lists]
 
 
 def decode_config(given: p4runtime_pb2.DigestEntry) -> DigestConfig:

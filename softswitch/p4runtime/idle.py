@@ -7,7 +7,7 @@ since when an entry is idle, too late by at most the time between two looks, nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -51,18 +51,27 @@ class IdleEntries:
         """When to look next; None while no entry has a timeout."""
         return self._next_ns
 
-    def plan(self, timeouts_ns: Iterable[int], now_ns: int) -> None:
-        """Look again in time for the shortest of these timeouts."""
+    def plan(self, timeouts_ns: Iterable[int], began_ns: int, now_ns: int) -> None:
+        """Look again in time for the shortest of these timeouts, after a look that began then; not
+        before as much time has passed as it took.
+        """
         shortest = min((t for t in timeouts_ns if t), default=0)
-        self._next_ns = now_ns + _between_looks(shortest) if shortest else None
+        pause_ns = max(_between_looks(shortest), now_ns - began_ns)
+        self._next_ns = now_ns + pause_ns if shortest else None
 
-    def look(self, ask: Ask[list[int]], snapshot: Snapshot, now_ns: int) -> None:
-        """Bring all entries up to date."""
+    def look(
+        self,
+        ask: Ask[list[int]],
+        snapshot: Snapshot,
+        wanted: Mapping[str, list[Entry]],
+        now_ns: int,
+    ) -> None:
+        """Bring the wanted entries of each table up to date, and forget those that are gone."""
         for table in self.tables:
-            entries = list(snapshot.tables[table.name].entries.values())
-            self.observe(ask, table.name, entries, now_ns)
+            self.observe(ask, table.name, wanted[table.name], now_ns)
             known = self._seen[table.name]
-            for gone in known.keys() - {entry.id for entry in entries}:
+            present = {entry.id for entry in snapshot.tables[table.name].entries.values()}
+            for gone in known.keys() - present:
                 del known[gone]
 
     def observe(

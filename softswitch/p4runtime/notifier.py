@@ -8,6 +8,7 @@ counted in `lost`.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -20,13 +21,15 @@ from p4.v1 import p4runtime_pb2
 from softswitch.engine import DigestMessage
 from softswitch.p4runtime import entries
 from softswitch.p4runtime.arbitration import Arbiter
-from softswitch.p4runtime.pipeline import EntryNote, Pipeline
+from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.roles import Role, Roles
+from softswitch.state import Entry
 
 T = TypeVar("T")
 Response: TypeAlias = p4runtime_pb2.StreamMessageResponse
 MAX_WAITING = 1 << 14  # frames, and digests
 NS = 1_000_000_000
+log = logging.getLogger(__name__)
 
 
 class Notifier:
@@ -62,9 +65,16 @@ class Notifier:
             self._lose("digest", _put(self._messages, messages))
             self._wake()
 
-    def _lose(self, what: str, num: int) -> None:
+    def _lose(self, what: str, num: int, why: str = "queue_full") -> None:
         if num:
-            self.lost[f"{what}_queue_full"] += num
+            self.lost[f"{what}_{why}"] += num
+
+    def forget(self) -> None:
+        """What was put down is of a program that is no longer in use."""
+        with self._changed:
+            self._lose("packet_in", len(self._frames), "pipeline_replaced")
+            self._lose("digest", len(self._messages), "pipeline_replaced")
+            self._frames, self._messages = [], []
 
     def wake(self) -> None:
         """A deadline may have changed."""
@@ -97,11 +107,16 @@ class Notifier:
                 frames, self._frames = self._frames, []
                 messages, self._messages = self._messages, []
                 self._is_woken = False
-            pipeline = self._pipeline()
-            if pipeline is not None:
+                pipeline = self._pipeline()
+            if pipeline is None:
+                continue
+            try:
                 self._tell_packets(pipeline, frames)
                 self._tell_digests(pipeline, messages)
                 self._tell_idle(pipeline)
+            except Exception:  # what follows can still be told
+                log.exception("controllers could not be told")
+                self.lost["error"] += 1
 
     def _wait_s(self) -> float | None:
         """Seconds to the next deadline; None for none."""
@@ -120,7 +135,7 @@ class Notifier:
 
     def _tell_digests(self, pipeline: Pipeline, messages: list[DigestMessage]) -> None:
         now_ns = time.monotonic_ns()
-        pipeline.digests.add(messages, now_ns)
+        self._lose("digest", pipeline.digests.add(messages, now_ns), "not_kept")
         for told in pipeline.digests.due(now_ns):
             told.timestamp = time.time_ns()
             entity = p4runtime_pb2.Entity(digest_entry={"digest_id": told.digest_id})
@@ -166,15 +181,26 @@ def _put(waiting: list[T], new: list[T]) -> int:
 def _expired(pipeline: Pipeline, now_ns: int) -> dict[int, list[p4runtime_pb2.TableEntry]]:
     """The entries to tell of now, by table id."""
     idle, snapshot = pipeline.idle, pipeline.state.snapshot
-    idle.look(pipeline.ask, snapshot, now_ns)
+    timed = {table.name: _with_timeouts(pipeline, table.name) for table in idle.tables}
+    wanted = {name: [entry for entry, _ in pairs] for name, pairs in timed.items()}
+    idle.look(pipeline.ask, snapshot, wanted, now_ns)
     found: dict[int, list[p4runtime_pb2.TableEntry]] = {}
-    timeouts = []
     for table in idle.tables:
-        for key, entry in snapshot.tables[table.name].entries.items():
-            note = pipeline.entry_notes.get((table.name, key), EntryNote())
-            timeouts.append(note.idle_timeout_ns)
-            if idle.expires(table.name, entry.id, note.idle_timeout_ns, now_ns):
+        for entry, timeout_ns in timed[table.name]:
+            if idle.expires(table.name, entry.id, timeout_ns, now_ns):
                 told = entries.encode_entry(pipeline, table, entry)
                 found.setdefault(table.id, []).append(told)
-    idle.plan(timeouts, now_ns)
+    timeouts = [timeout_ns for pairs in timed.values() for _, timeout_ns in pairs]
+    idle.plan(timeouts, now_ns, time.monotonic_ns())
     return found
+
+
+def _with_timeouts(pipeline: Pipeline, table: str) -> list[tuple[Entry, int]]:
+    """The entries of a table that have one, with it."""
+    present = pipeline.state.snapshot.tables[table].entries
+    pairs = []
+    for key, entry in present.items():
+        note = pipeline.entry_notes.get((table, key))
+        if note is not None and note.idle_timeout_ns:
+            pairs.append((entry, note.idle_timeout_ns))
+    return pairs

@@ -119,7 +119,7 @@ def load_pipeline(config: p4runtime_pb2.ForwardingPipelineConfig, host: Host) ->
         host,
         packet_in=PacketHeader.of(info.message, "packet_in"),
         packet_out=PacketHeader.of(info.message, "packet_out"),
-        digests=Digests(info),
+        digests=Digests(info, program),
         idle=IdleEntries(info.tables),
     )
 
@@ -146,8 +146,11 @@ def carry_over(old: Pipeline, new: Pipeline) -> None:
     new.entry_notes = dict(old.entry_notes)
     new.group_notes = dict(old.group_notes)
     new.session_notes = dict(old.session_notes)
+    for name in new.state.snapshot.digests:
+        new.digests.check(new.info.digests.by_name(name))
     new.digests.follow(new.state.snapshot.digests)
-    new.idle.plan((n.idle_timeout_ns for n in new.entry_notes.values()), time.monotonic_ns())
+    now_ns = time.monotonic_ns()
+    new.idle.plan((n.idle_timeout_ns for n in new.entry_notes.values()), now_ns, now_ns)
 
 
 def _differences(now: Snapshot, start: Snapshot) -> list[Update]:

@@ -70,9 +70,10 @@ class Service:
         def swap() -> None:
             pipeline.engine.update(pipeline.state.snapshot)
             self._host.use(pipeline.engine)
+            self.notifier.forget()
+            self._pipeline = pipeline
 
         self._host.between_batches(swap)
-        self._pipeline = pipeline
         self._saved = None
         self.notifier.wake()
         log.info("pipeline %s is in use", pipeline.program.name or "without a name")
@@ -86,7 +87,8 @@ class Service:
                 pipeline = self._present()
                 outcome = prepare(pipeline, request, role)
                 self._host.between_batches(outcome.commit)
-            if pipeline.idle.deadline_ns is not None:
+                pipeline.digests.follow(pipeline.state.snapshot.digests)
+            if pipeline.idle.deadline_ns is not None or pipeline.digests.deadline_ns() is not None:
                 self.notifier.wake()
         except SwitchError as error:
             abort(context, error)

@@ -19,9 +19,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import Engine
 from softswitch.errors import StateError, SwitchError
-from softswitch.p4info import DigestInfo
 from softswitch.p4runtime import cells, digests, entries, meters, profiles
-from softswitch.p4runtime.digest_data import digest_data
 from softswitch.p4runtime.pipeline import EntryNote, GroupNote, Pipeline, SessionNote
 from softswitch.p4runtime.roles import Role
 from softswitch.p4runtime.status import RpcError, invalid, unimplemented
@@ -200,17 +198,8 @@ def _plan_value_set(pipeline: Pipeline, change: Change, given: p4runtime_pb2.Val
 def _plan_digest(pipeline: Pipeline, change: Change, given: p4runtime_pb2.DigestEntry) -> Plan:
     digest = pipeline.info.digests.by_id(given.digest_id)
     if change is Change.INSERT:
-        _check_shape(pipeline, digest)
+        pipeline.digests.check(digest)
     return Plan(DigestUpdate(change, digest.name, digests.decode_config(given)))
-
-
-def _check_shape(pipeline: Pipeline, digest: DigestInfo) -> None:
-    """UnsupportedFeature for a digest that cannot be told later."""
-    message = pipeline.info.message
-    [spec] = [d.type_spec for d in message.digests if d.preamble.id == digest.id]
-    for found in pipeline.program.digests.values():
-        if found.name == digest.name:
-            digest_data(spec, message.type_info, [0] * len(found.fields))
 
 
 def _plan_counter(pipeline: Pipeline, change: Change, given: p4runtime_pb2.CounterEntry) -> Plan:
@@ -329,7 +318,6 @@ def _commit(
     def commit() -> None:
         if join:
             join()
-            pipeline.digests.follow(snapshot.digests)
         for write in writes:
             write(engine)
 

@@ -80,11 +80,20 @@ class EthernetPort:
         too_big = len(taken.frames) - len(frames)
         if self._max_frame > self._ring.max_frame:
             self.stats.count("rx_truncated", taken.cut)
-            self._ring.make(self._max_frame)
+            self._make_ring(self._max_frame)
         else:
             too_big += taken.cut
         self.stats.count("rx_too_big", too_big)
         return frames
+
+    def _make_ring(self, max_frame: int) -> None:
+        """Anew, for longer frames; as it was where there is no memory for that."""
+        before = self._ring.max_frame
+        try:
+            self._ring.make(max_frame)
+        except OSError:
+            self.stats.count("rx_error", 1)
+            self._ring.make(before)
 
     def _notice_error(self) -> None:
         """Takes the error that makes a socket readable without a frame, so that it is said once."""
@@ -144,12 +153,15 @@ def _bound_socket(number: int, interface: str, ring_bytes: int) -> tuple[socket.
     except PermissionError as error:
         reason = "raw sockets need root or CAP_NET_RAW"
         raise PortError(f"port {number}: cannot open {interface!r}: {reason}") from error
+    ring = None
     try:
         _configure(raw, index)
         ring = PacketRing(raw, ring_bytes)
         ring.make(_max_frame(raw, interface))
         raw.bind((interface, ETH_P_ALL))
     except OSError as error:
+        if ring is not None:
+            ring.close()
         raw.close()
         reason = errno.errorcode.get(error.errno or 0, "") + f" {error.strerror}"
         raise PortError(f"port {number}: cannot open {interface!r}: {reason.strip()}") from error

@@ -7,6 +7,7 @@ slot; no system call fetches it. A frame that finds no free slot is lost and cou
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -104,6 +105,7 @@ class PacketRing:
         self.close()
         shape = self._ask(max_frame)
         self._memory = mmap.mmap(self._socket.fileno(), shape.num_blocks * _BLOCK_BYTES)
+        self._memory.madvise(mmap.MADV_DONTFORK)  # a ring that a child has too cannot be undone
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self._ring = (address, shape.slot_bytes, shape.block_slots, _BLOCK_BYTES, shape.num_slots)
         self.max_frame = shape.slot_bytes - SLOT_HEAD_BYTES
@@ -124,7 +126,8 @@ class PacketRing:
 
     def receive(self, arena: Arena) -> Taken:
         """Frames that have come, as many as are good to have at once."""
-        data, base = arena.room(BYTES_AT_ONCE + self.max_frame + TAG_BYTES)
+        slot_bytes = self._ring[1]  # more than any frame: the kernel needs less of a slot's head
+        data, base = arena.room(BYTES_AT_ONCE + slot_bytes + TAG_BYTES)
         found = self._take(
             *self._ring,
             *(self._head, FRAMES_AT_ONCE, BYTES_AT_ONCE),
@@ -152,4 +155,5 @@ class PacketRing:
             return
         self._memory.close()
         self._memory = None
-        self._socket.setsockopt(SOL_PACKET, _PACKET_RX_RING, bytes(16))
+        with contextlib.suppress(OSError):  # the interface has gone, or the socket goes next
+            self._socket.setsockopt(SOL_PACKET, _PACKET_RX_RING, bytes(16))
