@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -234,15 +234,15 @@ def from_message(message: p4info_pb2.P4Info) -> P4Info:
 
 
 def of_program(message: p4info_pb2.P4Info, program: ir.Program) -> P4Info:
-    """The program's P4Info; LoadError if it is another's, or contradicts itself. `message` is kept
-    as it is, while translated types have the program's widths.
+    """The program's P4Info; LoadError if it is another's, or contradicts itself. Translated types
+    have the program's widths.
     """
     try:
         info = from_message(at_the_programs_widths(message, program))
     except NotFound as error:
         raise LoadError(f"P4Info contradicts itself: {error}") from error
     check_fits(info, program)
-    return replace(info, message=message)
+    return info
 
 
 def check_fits(info: P4Info, program: ir.Program) -> None:

@@ -9,11 +9,16 @@ that gives them numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from p4.config.v1 import p4info_pb2
 
 from softswitch import ir
 from softswitch.errors import LoadError
+
+_Part: TypeAlias = (
+    p4info_pb2.MatchField | p4info_pb2.Action.Param | p4info_pb2.ControllerPacketMetadata.Metadata
+)
 
 
 def at_the_programs_widths(message: p4info_pb2.P4Info, program: ir.Program) -> p4info_pb2.P4Info:
@@ -33,10 +38,10 @@ def at_the_programs_widths(message: p4info_pb2.P4Info, program: ir.Program) -> p
     return result
 
 
-def _typed(
-    info: p4info_pb2.P4Info, program: ir.Program
-) -> Iterator[tuple[str, p4info_pb2.MatchField | p4info_pb2.Action.Param, int]]:
-    """Keys and parameters with a name for a type, what to call them, and the program's width."""
+def _typed(info: p4info_pb2.P4Info, program: ir.Program) -> Iterator[tuple[str, _Part, int]]:
+    """Keys, parameters and fields of controller headers that have a type's name, what to call
+    them, and the program's width.
+    """
     actions = {action.preamble.id: action for action in info.actions}
     for table in info.tables:
         found = program.tables.get(table.preamble.name)
@@ -54,3 +59,27 @@ def _typed(
                 if param.HasField("type_name"):
                     name = f"parameter {param.name} of action {action.preamble.name}"
                     yield name, param, parameter.bits
+    for header in info.controller_packet_metadata:
+        yield from _header_fields(header, program)
+
+
+def _header_fields(
+    header: p4info_pb2.ControllerPacketMetadata, program: ir.Program
+) -> Iterator[tuple[str, _Part, int]]:
+    """The program's header has fields of the same names; P4Info says no more of it."""
+    names = [field.name for field in header.metadata]
+    widths = {
+        tuple(field.bits for field in one.type.fields)
+        for one in program.headers.values()
+        if [field.name for field in one.type.fields] == names
+    }
+    typed = [field.name for field in header.metadata if field.HasField("type_name")]
+    if typed and len(widths) != 1:
+        raise LoadError(
+            f"controller header {header.preamble.name}: no header, or more than one, of the program"
+            f" has its fields, and so {typed[0]} no certain width"
+        )
+    for found in widths:
+        for field, bits in zip(header.metadata, found, strict=True):
+            if field.HasField("type_name"):
+                yield f"field {field.name} of {header.preamble.name}", field, bits

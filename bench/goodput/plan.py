@@ -23,7 +23,7 @@ class Plan:
     rounds: int = 5
     seconds: float = 2.0  # of each run
     band_rows: int = 256
-    num_slots: int = 768  # the window; a port's ring holds 1,600 frames
+    num_slots: int = 768  # the window; a port's ring holds 1,600 frames if there are two
     look_every_s: float = 0.001  # of the agents' transports
     burst_bytes: int = 1 << 20
 

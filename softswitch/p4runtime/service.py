@@ -31,6 +31,7 @@ API_VERSION = "1.4.1"
 NO_PIPELINE = "no forwarding pipeline config set for this device"
 ENTITIES_PER_RESPONSE = 500
 RESPONSE_BYTES = 1 << 20  # gRPC's default limit is 4 MiB
+MAX_PACKET_BYTES = 0xFFFF  # of a packet-out: some thousand may wait
 
 SetRequest: TypeAlias = p4runtime_pb2.SetForwardingPipelineConfigRequest
 GetRequest: TypeAlias = p4runtime_pb2.GetForwardingPipelineConfigRequest
@@ -107,13 +108,19 @@ class Service:
 
     def packet_out(self, packet: p4runtime_pb2.PacketOut) -> None:
         """A packet of a controller that may send it."""
+        if len(packet.payload) > MAX_PACKET_BYTES:
+            raise invalid(f"a packet of {len(packet.payload)} bytes, at most {MAX_PACKET_BYTES}")
         with self._lock:
             frame = self._present().packet_out.frame(packet)
         self._host.inject_from_cpu(frame)
 
-    def acknowledge(self, ack: p4runtime_pb2.DigestListAck) -> None:
+    def acknowledge(self, ack: p4runtime_pb2.DigestListAck, role: Role) -> None:
+        """A list was told to a controller of this role, which may read its digest."""
+        entity = p4runtime_pb2.Entity(digest_entry={"digest_id": ack.digest_id})
         with self._lock:
-            self._present().digests.acknowledge(ack)
+            pipeline = self._present()
+            role.check_read(pipeline.info, entity)
+            pipeline.digests.acknowledge(ack)
 
     def _present(self) -> Pipeline:
         if self._pipeline is None:

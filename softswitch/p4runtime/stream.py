@@ -7,7 +7,6 @@ StreamError, and the stream goes on (spec section 16.5).
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 from collections.abc import Iterator
@@ -83,22 +82,28 @@ class Channel:
     def _listen(
         self, requests: Iterator[Request], client: str, stream: Stream, outbox: Outbox
     ) -> None:
-        with contextlib.suppress(grpc.RpcError):  # the stream was cancelled
+        try:
             for request in requests:
                 if isinstance(request, SwitchError):  # bytes that are no message
                     outbox.put(request)
                     return
-                try:
-                    if request.WhichOneof("update") == "arbitration":
-                        self._arbitrate(stream, client, request.arbitration)
-                    else:
-                        self._take(stream, request)
-                except _Ended as ended:
-                    outbox.put(ended.error)
-                    return
-                except SwitchError as error:
-                    stream.send(_refusal(error, request))
-        outbox.put(None)
+                self._hear(request, client, stream)
+        except _Ended as ended:
+            outbox.put(ended.error)
+        except grpc.RpcError:
+            pass  # the stream was cancelled
+        finally:
+            outbox.put(None)
+
+    def _hear(self, request: Request, client: str, stream: Stream) -> None:
+        """_Ended if the stream is not to go on."""
+        try:
+            if request.WhichOneof("update") == "arbitration":
+                self._arbitrate(stream, client, request.arbitration)
+            else:
+                self._take(stream, request)
+        except SwitchError as error:
+            stream.send(_refusal(error, request))
 
     def _arbitrate(
         self, stream: Stream, client: str, update: p4runtime_pb2.MasterArbitrationUpdate
@@ -131,10 +136,11 @@ class Channel:
         if not self._service.arbiter.is_primary(stream):
             message = "the stream is not that of a primary"
             raise RpcError(code_pb2.PERMISSION_DENIED, message)
+        role = self._service.roles.scope(stream.role or "")
         if kind == "digest_ack":
-            self._service.acknowledge(request.digest_ack)
+            self._service.acknowledge(request.digest_ack, role)
         else:
-            self._service.roles.scope(stream.role or "").check_packets()
+            role.check_packets()
             self._service.packet_out(request.packet)
 
 

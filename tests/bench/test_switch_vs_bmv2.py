@@ -64,7 +64,7 @@ def test_no_contribution_repeats_another(engine: CompiledEngine) -> None:
     assert (after - before == wanted).all()
 
 
-def test_figures_are_medians_of_the_rounds_ratios_with_the_issues_limits() -> None:
+def test_figures_are_medians_of_the_rounds_ratios_with_their_limits() -> None:
     rates = {(EMBEDDED, kind): [300.0, 400.0, 900.0] for kind in KINDS}
     rates |= {(BMV2, kind): [100.0, 100.0, 100.0] for kind in KINDS}
     rates["bare", FORWARD] = [600.0, 500.0, 900.0]

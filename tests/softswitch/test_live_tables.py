@@ -7,7 +7,8 @@ import pytest
 
 from softswitch.bmv2_json import load
 from softswitch.compiler import CompiledEngine
-from softswitch.compiler.index import HashIndex, hash_words
+from softswitch.compiler.index import INDEXES, HashIndex, hash_words
+from softswitch.compiler.live_table import LiveTable
 from softswitch.compiler.rows import RowLayout
 from softswitch.engine import Batch
 from softswitch.errors import StateError
@@ -38,7 +39,14 @@ def wanted(generator, state, pick):
 
 @pytest.mark.parametrize("name", ["matches", "choices"])
 @pytest.mark.parametrize("seed", range(3))
-def test_small_changes_have_the_same_effect_as_in_the_interpreter(name, seed):
+def test_small_changes_have_the_same_effect_as_in_the_interpreter(name, seed, monkeypatch):
+    taken, take = set(), LiveTable.take
+
+    def noted(self, state, keys, cells):
+        taken.add(type(self._index)) if keys else None
+        take(self, state, keys, cells)
+
+    monkeypatch.setattr(LiveTable, "take", noted)
     program = load(PROGRAMS / f"{name}.json")
     pair, state, pick = Pair(program), ControlState(program), random.Random(seed)
     first = Generator(program, seed)
@@ -52,6 +60,30 @@ def test_small_changes_have_the_same_effect_as_in_the_interpreter(name, seed):
                 continue
         pair.update(state.snapshot)
         pair.run([(generator.port(), generator.frame()) for _ in range(FRAMES)])
+    kinds = {table.kind for table in program.tables.values() if table.keys and not table.is_const}
+    assert taken == {INDEXES[kind] for kind in kinds}, "changes were made by building tables anew"
+
+
+def test_an_older_state_and_one_that_went_another_way_are_shown_as_they_are():
+    program = load(PROGRAMS / "learning.json")
+    state, engine = ControlState(program), CompiledEngine(program)
+    frame = (1, (7).to_bytes(6, "big") + bytes(8))
+
+    def changed(kind, port):
+        call = ActionCall("Receive.send", (port,))
+        return state.apply([EntryUpdate(kind, "Receive.targets", (Exact(7),), 0, call)])
+
+    def port_with(snapshot):
+        engine.update(snapshot)
+        [(port, _)] = engine.process(Batch.of([frame])).frames()
+        return port
+
+    first = changed(Change.INSERT, 3)
+    second = changed(Change.MODIFY, 5)
+    state.snapshot = first
+    other = changed(Change.MODIFY, 6)
+    shown = [port_with(one) for one in (first, second, first, other, second)]
+    assert shown == [3, 5, 3, 6, 5]
 
 
 def by_exact():

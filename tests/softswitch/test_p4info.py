@@ -9,6 +9,7 @@ from p4.config.v1 import p4info_pb2
 from softswitch import p4info
 from softswitch.errors import LoadError, NotFound
 from softswitch.p4info import FieldKind
+from softswitch.p4runtime.packets import PacketHeader
 from tests.softswitch.switches import PROGRAMS, program
 
 NAMES = ["arithmetic", "copies", "matches", "memory", "stacks"]
@@ -95,7 +96,6 @@ def test_a_translated_number_has_the_programs_width() -> None:
     found = p4info.of_program(message, program("matches"))
     own = info("matches").tables.by_name("Receive.by_exact")
     assert found.tables.by_name("Receive.by_exact").fields == own.fields
-    assert found.message is message
 
 
 def test_a_width_that_no_translation_explains_is_refused() -> None:
@@ -108,6 +108,26 @@ def test_a_width_that_no_translation_explains_is_refused() -> None:
 def test_a_key_translated_to_strings_is_refused_by_name() -> None:
     with pytest.raises(LoadError, match=r"key a of table Receive\.by_exact is translated to str"):
         p4info.of_program(with_a_translated_key(), program("matches"))
+
+
+def with_a_translated_port_of_packets(name: str) -> p4info_pb2.P4Info:
+    message = info("learning").message
+    [header] = [h for h in message.controller_packet_metadata if h.preamble.name == "packet_out"]
+    port = header.metadata[0]
+    port.name, port.bitwidth, port.type_name.name = name, 32, "port_t"
+    message.type_info.new_types["port_t"].translated_type.sdn_bitwidth = 32
+    return message
+
+
+def test_a_controller_headers_translated_field_has_the_programs_width() -> None:
+    found = p4info.of_program(with_a_translated_port_of_packets("port"), program("learning"))
+    assert PacketHeader.of(found.message, "packet_out").bits == 16
+
+
+def test_a_translated_field_of_no_known_width_is_refused_by_name() -> None:
+    message = with_a_translated_port_of_packets("another")
+    with pytest.raises(LoadError, match="controller header packet_out: no header, or more than"):
+        p4info.of_program(message, program("learning"))
 
 
 def test_a_profile_that_no_table_uses_is_left_out() -> None:

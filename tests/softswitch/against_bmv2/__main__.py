@@ -114,7 +114,7 @@ def report(outcome: Outcome) -> str:
     total = outcome.num_differences.total()
     lines = [
         f"{outcome.name}: {outcome.frames} frames, {outcome.copies} copies,"
-        f" {outcome.entities} entities: {total} differences"
+        f" {outcome.entities} entities, counters {outcome.counted} times: {total} differences"
     ]
     lines += [f"  left out {n}: {why}" for why, n in outcome.left_out.most_common()]
     lines += [f"  refused by bmv2 {n}: {why}" for why, n in outcome.refused.most_common(10)]

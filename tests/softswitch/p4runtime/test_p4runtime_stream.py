@@ -10,6 +10,7 @@ from google.rpc import code_pb2
 from p4.v1 import p4data_pb2
 from p4.v1 import p4runtime_pb2 as p4
 
+from softswitch.engine import DigestMessage
 from softswitch.ports.spec import PortSpec
 from softswitch.switch import Switch, SwitchConfig
 from tests.softswitch.p4runtime.controller import DELETE, DEVICE, INSERT, MODIFY, Controller
@@ -225,6 +226,41 @@ class TestDigests:
         assert ctl.refused((INSERT, negative)) == [
             (0, "INVALID_ARGUMENT", "max_list_size of digest pair_t is -1, below 0")
         ]
+
+    def test_a_timeout_that_is_made_shorter_holds_for_what_waits(self, ctl):
+        ctl.write((INSERT, ctl.digest("pair_t", max_list_size=9, max_timeout_ns=60_000 * MS)))
+        ctl.switch.inject(1, ethernet(B, A, TYPE_PAIR))
+        assert ctl.quiet("digest")
+        ctl.write((MODIFY, ctl.digest("pair_t", max_list_size=9, max_timeout_ns=1)))
+        assert len(ctl.take("digest").data) == 1
+
+    def test_controllers_are_told_again_after_an_error(self, ctl, monkeypatch):
+        ctl.write((INSERT, ctl.digest("seen_t")))
+        notifier = ctl.switch.service.notifier
+
+        def fails(pipeline, frames):
+            monkeypatch.undo()
+            raise RuntimeError("a fault of ours")
+
+        monkeypatch.setattr(notifier, "_tell_packets", fails)
+        ctl.switch.inject(2, ethernet(B, A))
+        end = time.monotonic() + 5
+        while not notifier.lost["error"] and time.monotonic() < end:
+            time.sleep(0.01)
+        assert notifier.lost["error"] == 1
+        ctl.switch.inject(2, ethernet(B, A))
+        assert ctl.take("packet").payload == ethernet(B, A)
+
+    def test_what_an_old_program_told_is_not_taken_for_the_new_ones(self, ctl):
+        notifier = ctl.switch.service.notifier
+        ctl.write((INSERT, ctl.digest("seen_t")))
+        with notifier._changed:  # so that nothing is told before the change of program
+            notifier._messages.append(DigestMessage("seen_t", (1,) * 9))
+            notifier._frames.append(b"of the old program")
+            notifier.forget()
+        assert notifier.lost["digest_pipeline_replaced"] == 1
+        assert notifier.lost["packet_in_pipeline_replaced"] == 1
+        assert (ctl.quiet("digest"), ctl.quiet("packet")) == (True, True)
 
     def test_an_acknowledgement_of_an_unknown_digest_is_refused(self, ctl):
         ctl.send(digest_ack=p4.DigestListAck(digest_id=5, list_id=1))
