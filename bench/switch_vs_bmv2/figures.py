@@ -4,14 +4,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from statistics import median
+from typing import Final
 
 from bench.report import spread
 from bench.switch_vs_bmv2.plan import BARE, FORWARD, KINDS, LEAST, MOST_COMPILE_S
 from incmoe.demo.plan import BMV2, EMBEDDED
 from incmoe.figures import Figure
 
-Rates = dict[tuple[str, str], list[float]]  # frames/s of each round, by contestant and kind
+ALL: Final = 0.97  # of what was sent: the switch may have had room for more
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Frames/s that got through, and that the sender sent meanwhile."""
+
+    rate: float
+    sent: float
+
+
+Rates = dict[tuple[str, str], list[Passed]]  # of each round, by contestant and kind
 
 _HOW = {
     "forward": "frames of 64 bytes forwarded by MAC address",
@@ -29,16 +42,23 @@ def ratios(rates: Rates) -> Iterator[Figure]:
                 yield _ratio(f"{kind}_over_{other}", rates[EMBEDDED, kind], rates[other, kind])
 
 
-def _ratio(name: str, ours: list[float], theirs: list[float]) -> Figure:
-    each = [one / other for one, other in zip(ours, theirs, strict=True)]
+def _ratio(name: str, ours: list[Passed], theirs: list[Passed]) -> Figure:
+    each = [one.rate / other.rate for one, other in zip(ours, theirs, strict=True)]
     what = _HOW[name.partition("_over_")[0]]
-    return Figure(name, median(each), "ratio", LEAST[name], f"at least; {what}; {spread(each)}")
+    how = f"at least; {what}; {spread(each)}{_limits('ours', ours)}{_limits('theirs', theirs)}"
+    return Figure(name, median(each), "ratio", LEAST[name], how)
+
+
+def _limits(whose: str, rounds: list[Passed]) -> str:
+    """Where the sender was the limit: a ratio that has it below is too high, else too low."""
+    num = sum(one.rate > ALL * one.sent for one in rounds)
+    return f"; {whose} limited by the sender in {num} rounds" if num else ""
 
 
 def alone(packets_s: Mapping[str, float], rates: Rates) -> Iterator[Figure]:
     """The pipeline without ports; over BMv2 with them, and the least of all kinds."""
     over = {
-        kind: value / median(rates[BMV2, kind])
+        kind: value / median(one.rate for one in rates[BMV2, kind])
         for kind, value in packets_s.items()
         if (BMV2, kind) in rates
     }
@@ -54,8 +74,10 @@ def alone(packets_s: Mapping[str, float], rates: Rates) -> Iterator[Figure]:
 
 def packets(rates: Rates) -> Iterator[Figure]:
     """What got through in a second."""
-    for (name, kind), values in rates.items():
-        how = f"median, {min(values):.0f} to {max(values):.0f}"
+    for (name, kind), rounds in rates.items():
+        values = [one.rate for one in rounds]
+        sent = median(one.sent for one in rounds)
+        how = f"median, {min(values):.0f} to {max(values):.0f}, of {sent:.0f} sent"
         yield Figure(f"{kind}_per_s_{name}", median(values), "1/s", None, how)
 
 

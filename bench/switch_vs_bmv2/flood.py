@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import socket
 import threading
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import IO, Final, TypeVar
 
 from bench.switch_vs_bmv2.traffic import RING, Traffic
+from incmoe.demo.namespaces import enter
 from incmoe.demo.network import Attachment
 from softswitch.ports.frames import Frames
 from softswitch.ports.mmsg import MMSGHDR, MessageRoom, address_of, send_messages
@@ -24,8 +24,6 @@ T = TypeVar("T")
 UNLIMITED: Final = 0.0
 BURST: Final = 64  # frames between two looks at the clock
 _devices = Path("/proc/thread-self/net/dev")
-_CLONE_NEWNET: Final = 0x40000000  # linux/sched.h
-_ETH_P_ALL: Final = 0x0003
 
 
 def inside(namespace: str, function: Callable[[], T]) -> T:
@@ -34,9 +32,7 @@ def inside(namespace: str, function: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
-            with Path("/run/netns", namespace).open() as there:
-                if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), _CLONE_NEWNET):
-                    raise OSError(ctypes.get_errno(), f"setns {namespace}")
+            enter(namespace)
             found.append(function())
         except BaseException as error:
             found.append(error)
@@ -68,13 +64,13 @@ class Arrivals:
         self._file.close()
 
 
-def raw_socket(at: Attachment, protocol: int = 0) -> socket.socket:
-    """A socket on a rank's interface; it receives what the interface does if asked for all."""
+def raw_socket(at: Attachment) -> socket.socket:
+    """A socket on a rank's interface; it receives nothing."""
 
     def make() -> socket.socket:
         made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         enlarge_buffers(made)
-        made.bind((at.rank_end, protocol))
+        made.bind((at.rank_end, 0))
         return made
 
     return inside(at.namespace, make)
@@ -85,6 +81,7 @@ class Sender:
 
     def __init__(self, at: Attachment) -> None:
         self._socket = raw_socket(at)
+        self.num_sent = 0  # frames that the kernel took, ever
 
     def send(
         self, traffic: Traffic, rate: float, passes: int | None, over: threading.Event
@@ -107,10 +104,12 @@ class Sender:
         """All of them: a queue that is full is waited for."""
         sent = 0
         while sent < count:
+            before = sent
             try:
                 sent += send_messages(
                     self._socket.fileno(), address + sent * MMSGHDR.itemsize, count - sent
                 )
+                self.num_sent += sent - before
             except (BlockingIOError, InterruptedError):
                 time.sleep(0)
 
@@ -118,13 +117,23 @@ class Sender:
     def sending(self, traffic: Traffic, rate: float) -> Iterator[threading.Thread]:
         """The sending thread; it ends with the traffic, or after the `with` block."""
         over = threading.Event()
-        thread = threading.Thread(target=self.send, args=(traffic, rate, traffic.max_passes, over))
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self.send(traffic, rate, traffic.max_passes, over)
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=run)
         thread.start()
         try:
             yield thread
         finally:
             over.set()
             thread.join()
+        for error in errors:
+            raise error
 
     def close(self) -> None:
         """Close the socket."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from bench.switch_vs_bmv2 import job
 from bench.switch_vs_bmv2.contestants import Counters, running
-from bench.switch_vs_bmv2.figures import Rates
+from bench.switch_vs_bmv2.figures import Passed, Rates
 from bench.switch_vs_bmv2.flood import UNLIMITED, Arrivals, Sender
 from bench.switch_vs_bmv2.plan import BARE, DISPATCH, FORWARD, GEOMETRY, KINDS_OF, Plan
 from bench.switch_vs_bmv2.traffic import ARM_PASSES, RING, Traffic, traffic
@@ -41,16 +41,19 @@ class Bench:
     counters: Counters
     slow: float  # frames/s that it takes without loss
 
-    def rate(self, kind: str, offered: float, seconds: float) -> float:
+    def rate(self, kind: str, offered: float, seconds: float) -> Passed:
         """Frames of a kind that get through in a second while so many are offered."""
         sent, count = self._armed(kind), self._counter(kind)
-        with self.senders[sent.port].sending(sent, offered) as sending:
+        sender = self.senders[sent.port]
+        with sender.sending(sent, offered) as sending:
             time.sleep(self.plan.warm_s)
             first, begun = _timed(count)
+            before = sender.num_sent
             sending.join(seconds)
             last, ended = _timed(count)
+            after = sender.num_sent
         time.sleep(SETTLE_S)
-        return (last - first) / (ended - begun)
+        return Passed((last - first) / (ended - begun), (after - before) / (ended - begun))
 
     def check(self, kind: str) -> None:
         """What comes slowly gets through whole and once; DemoError if not."""
@@ -83,17 +86,17 @@ class Bench:
         self.senders[sent.port].send(sent, rate, passes, threading.Event())
         time.sleep(SETTLE_S)
 
-    def overloaded(self, kind: str, offer: float, seconds: float) -> tuple[float, float]:
-        """What gets through when not all of it does: the rate, and what was offered."""
+    def overloaded(self, kind: str, offer: float, seconds: float) -> tuple[Passed, float]:
+        """What gets through when not all that is asked of the sender does, and what was asked."""
         found = self.rate(kind, offer, seconds)
-        while found > ALL * offer:
+        while found.rate > ALL * offer:
             offer *= STEP
             found = self.rate(kind, offer, seconds)
         return found, offer
 
     def offer(self, kind: str) -> float:
         """What is more than gets through."""
-        flooded = self.rate(kind, UNLIMITED, self.plan.probe_s)
+        flooded = self.rate(kind, UNLIMITED, self.plan.probe_s).rate
         return self.overloaded(kind, STEP * flooded, self.plan.probe_s)[1]
 
 
@@ -116,7 +119,8 @@ def measure(plan: Plan, names: list[str], say: Say) -> Rates:
                         found, offer = bench.overloaded(kind, last, plan.seconds)
                         offers[name][kind] = offer
                         rates.setdefault((name, kind), []).append(found)
-                        say(f"{number}: {name:9} {kind:11} {found:9.0f}/s of {offer:.0f}/s")
+                        rate, sent = found.rate, found.sent
+                        say(f"{number}: {name:9} {kind:11} {rate:9.0f}/s of {sent:.0f}/s")
     return rates
 
 

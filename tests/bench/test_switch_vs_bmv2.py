@@ -64,10 +64,15 @@ def test_no_contribution_repeats_another(engine: CompiledEngine) -> None:
     assert (after - before == wanted).all()
 
 
+def passed(*rates: float) -> list[figures.Passed]:
+    """Rounds in which twice as many were sent."""
+    return [figures.Passed(rate, 2 * rate) for rate in rates]
+
+
 def test_figures_are_medians_of_the_rounds_ratios_with_their_limits() -> None:
-    rates = {(EMBEDDED, kind): [300.0, 400.0, 900.0] for kind in KINDS}
-    rates |= {(BMV2, kind): [100.0, 100.0, 100.0] for kind in KINDS}
-    rates["bare", FORWARD] = [600.0, 500.0, 900.0]
+    rates = {(EMBEDDED, kind): passed(300.0, 400.0, 900.0) for kind in KINDS}
+    rates |= {(BMV2, kind): passed(100.0, 100.0, 100.0) for kind in KINDS}
+    rates["bare", FORWARD] = passed(600.0, 500.0, 900.0)
     found = {one.name: (one.value, one.limit) for one in figures.ratios(rates)}
     assert found == {
         "forward_over_bmv2": (4.0, 5.0),
@@ -81,8 +86,16 @@ def test_figures_are_medians_of_the_rounds_ratios_with_their_limits() -> None:
     assert (alone.name, alone.value, alone.limit) == ("pipeline_over_bmv2", 70.0, 100.0)
 
 
+def test_a_figure_says_in_how_many_rounds_the_sender_was_the_limit() -> None:
+    slow_sender = [figures.Passed(400.0, 401.0), figures.Passed(400.0, 900.0)]
+    rates = {(EMBEDDED, FORWARD): passed(500.0, 500.0), ("bare", FORWARD): slow_sender}
+    [ratio] = figures.ratios(rates)
+    assert ratio.how.endswith("; theirs limited by the sender in 1 rounds")
+
+
 def test_without_bmv2_there_are_no_figures_over_it() -> None:
-    rates = {(EMBEDDED, kind): [300.0] for kind in KINDS} | {("bare", FORWARD): [600.0]}
+    rates = {(EMBEDDED, kind): passed(300.0) for kind in KINDS}
+    rates |= {("bare", FORWARD): passed(600.0)}
     assert [one.name for one in figures.ratios(rates)] == ["forward_over_bare"]
     assert not any("over" in one.name for one in figures.alone(dict.fromkeys(KINDS, 1.0), rates))
 
