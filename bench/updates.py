@@ -43,6 +43,7 @@ FIRST_ADDRESS = 0x0A000000
 WINDOW = 1024  # packets on their way at most
 AT_ONCE = 64
 LOST_S = 5.0  # what has not come by then is lost
+NUMBER_BYTES = 4  # at a packet's end: none is taken for another
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Phase:
     name: str
     sent: int = 0
     lost: int = 0
+    twice: int = 0
     half_made: int = 0
     longest_gap_s: float = 0.0
     seconds: float = 0.0
@@ -138,7 +140,8 @@ class Traffic:
         self._frames = [_frame(index) for index in range(num_addresses)]
         self._rests = [_forwarded(frame) for frame in self._frames]
         self._next = 0
-        self._in_flight = 0
+        self._num_sent = 0
+        self._in_flight: set[int] = set()  # numbers of packets
         self._last_s = 0.0
         self._counts = [0, 0, 0]
 
@@ -154,27 +157,34 @@ class Traffic:
         return found
 
     def _send(self) -> int:
-        num = min(AT_ONCE, WINDOW - self._in_flight)
+        num = min(AT_ONCE, WINDOW - len(self._in_flight))
         for _ in range(num):
-            self._wires[0].send(self._frames[self._next])
+            self._num_sent += 1
+            number = self._num_sent.to_bytes(NUMBER_BYTES, "big")
+            self._wires[0].send(self._frames[self._next] + number)
+            self._in_flight.add(self._num_sent)
             self._next = (self._next + 1) % len(self._frames)
-        self._in_flight += num
         return num
 
     def _receive(self, found: Phase) -> None:
         num = 0
         for port, wire in enumerate(self._wires, start=1):
             for frame in _waiting(wire):
-                num += 1
-                found.half_made += not self._is_whole(port, frame)
+                number = int.from_bytes(frame[-NUMBER_BYTES:], "big")
+                if number in self._in_flight:
+                    self._in_flight.remove(number)
+                    num += 1
+                else:
+                    found.twice += 1
+                found.half_made += not self._is_whole(port, frame[:-NUMBER_BYTES])
         now_s = time.monotonic()
         if num:
             found.longest_gap_s = max(found.longest_gap_s, now_s - self._last_s)
-            self._in_flight -= num
             self._last_s = now_s
         elif self._in_flight and now_s - self._last_s > LOST_S:
-            found.lost += self._in_flight
-            self._in_flight, self._last_s = 0, now_s
+            found.lost += len(self._in_flight)
+            self._in_flight.clear()
+            self._last_s = now_s
         elif not self._in_flight:
             self._last_s = now_s
 
@@ -209,7 +219,7 @@ def _ipv4(index: int, ttl: int) -> bytes:
 
 
 def _frame(index: int) -> bytes:
-    payload = np.random.default_rng(index).bytes(40)
+    payload = np.random.default_rng(index).bytes(40 - NUMBER_BYTES)
     return ROUTER_MAC + bytes(6) + b"\x08\x00" + _ipv4(index, 64) + payload
 
 
@@ -257,6 +267,8 @@ def figures(plan: Plan, phases: list[Phase]) -> Iterator[Figure]:
     quiet, *others = phases
     how = f"of {sum(one.sent for one in phases)} packets, {WINDOW} on their way at a time"
     yield Figure("lost", sum(one.lost for one in phases), "packets", 0, how)
+    how = "packets that came a second time, or after they were given up"
+    yield Figure("twice", sum(one.twice for one in phases), "packets", 0, how)
     how = "packets that did not leave by port and next hop of one route"
     yield Figure("half_made", sum(one.half_made for one in phases), "packets", 0, how)
     yield Figure("quiet_packets_per_s", quiet.packets_per_s, "1/s", None, "no updates")

@@ -42,6 +42,12 @@ def collect(stats: Mapping[str, Any]) -> Iterator[Metric]:
     ):
         reasons = {(reason,): num for reason, num in stats[name].items()}
         yield Metric(f"incmoe_switch_{name}_packets_total", text, ("reason",), reasons)
+    yield Metric(
+        "incmoe_switch_untold_messages_total",
+        "packets, digests and notifications that no controller was told, by reason",
+        ("reason",),
+        {(reason,): num for reason, num in stats["untold"].items()},
+    )
     for unit in UNITS:
         cells = {
             (counter, index): cell[unit]

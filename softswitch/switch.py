@@ -205,7 +205,8 @@ class Switch:
             ports[str(number)] = {"name": line.port.name, **line.port.stats.as_dict()}
         return {
             "ports": ports,
-            "dropped": {**self._plane.counts, **self.service.notifier.lost},
+            "dropped": dict(self._plane.counts),
+            "untold": dict(self.service.notifier.lost),
             "faults": dict(self._engine.faults()) if self._engine else {},
             "counters": _counters(self._engine) if self._engine else {},
         }

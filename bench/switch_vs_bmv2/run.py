@@ -47,13 +47,12 @@ class Bench:
         sender = self.senders[sent.port]
         with sender.sending(sent, offered) as sending:
             time.sleep(self.plan.warm_s)
-            first, begun = _timed(count)
-            before = sender.num_sent
+            first = _counted(count, sender)
             sending.join(seconds)
-            last, ended = _timed(count)
-            after = sender.num_sent
+            last = _counted(count, sender)
         time.sleep(SETTLE_S)
-        return Passed((last - first) / (ended - begun), (after - before) / (ended - begun))
+        seconds = last.at_s - first.at_s
+        return Passed((last.came - first.came) / seconds, (last.sent - first.sent) / seconds)
 
     def check(self, kind: str) -> None:
         """What comes slowly gets through whole and once; DemoError if not."""
@@ -100,11 +99,20 @@ class Bench:
         return self.overloaded(kind, STEP * flooded, self.plan.probe_s)[1]
 
 
-def _timed(count: Callable[[], int]) -> tuple[int, float]:
-    """A count and when it was taken."""
-    before = time.monotonic()
-    found = count()
-    return found, (before + time.monotonic()) / 2
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Frames that came, and when and after how many that were sent that was counted."""
+
+    came: int
+    at_s: float
+    sent: float
+
+
+def _counted(count: Callable[[], int], sender: Sender) -> _Counted:
+    """Counting takes a while: the middle of it is its time."""
+    begun_s, before = time.monotonic(), sender.num_sent
+    came = count()
+    return _Counted(came, (begun_s + time.monotonic()) / 2, (before + sender.num_sent) / 2)
 
 
 def measure(plan: Plan, names: list[str], say: Say) -> Rates:
