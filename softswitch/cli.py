@@ -161,8 +161,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from softswitch.switch import Switch
+    from softswitch.switch import Switch, check_can_trace
 
+    if args.trace is not None:
+        check_can_trace(args.engine)  # before there is a file
     with (
         _trace(args.trace) as trace,
         Switch(replace(_config(args), trace=trace)) as switch,

@@ -72,8 +72,8 @@ class Switch:
         self._engine: Engine | None = None
         if config.engine not in ENGINES:
             raise SwitchError(f"unknown engine {config.engine!r}, known are {', '.join(ENGINES)}")
-        if config.trace and config.engine != "interpreter":
-            raise SwitchError(f"only the interpreter can trace packets, not {config.engine}")
+        if config.trace:
+            check_can_trace(config.engine)
         lines = open_lines(config.ports, config.wires)
         self._plane = DataPlane(lines, FRAMES_PER_BATCH[config.engine])
         with ExitStack() as opened:
@@ -210,6 +210,12 @@ class Switch:
             "faults": dict(self._engine.faults()) if self._engine else {},
             "counters": _counters(self._engine) if self._engine else {},
         }
+
+
+def check_can_trace(engine: str) -> None:
+    """SwitchError for an engine that cannot."""
+    if engine != "interpreter":
+        raise SwitchError(f"only the interpreter can trace packets, not {engine}")
 
 
 def _cpu_port(plane: DataPlane) -> CpuPort | None:

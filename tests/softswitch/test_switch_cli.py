@@ -98,6 +98,7 @@ class TestTrace:
         words = ["--trace", str(tmp_path / "t"), "--no-p4", "--grpc-server-addr", "127.0.0.1:0"]
         said = "incmoe: only the interpreter can trace packets, not compiled\n"
         assert run(*words) == (2, said)
+        assert not (tmp_path / "t").exists()
 
 
 class TestLife:
