@@ -300,7 +300,10 @@ def _serve(switch: Switch, stats_file: Path | None) -> int:
             continue
         if received.si_signo in _ENDING:
             return 0
-        _write_stats(switch, stats_file)
+        try:
+            _write_stats(switch, stats_file)
+        except SwitchError as error:
+            log.error("%s", error)  # packets go on
     sys.stderr.write(f"incmoe: the data plane failed: {switch.failure!r}\n")
     return FAILED
 

@@ -116,11 +116,15 @@ class DirectMeterInfo:
 
 @dataclass(frozen=True, slots=True)
 class ProfileInfo:
-    """An action profile; `tables` are ids."""
+    """An action profile; `tables` are ids. `most_of_group`: of its weights, or its members, in one
+    group; 0: any.
+    """
 
     id: int
     name: str
     tables: tuple[int, ...]
+    most_of_group: int
+    counts_members: bool  # else weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +358,13 @@ def _direct_meter(message: p4info_pb2.DirectMeter) -> DirectMeterInfo:
 
 
 def _profile(message: p4info_pb2.ActionProfile) -> ProfileInfo:
-    return ProfileInfo(message.preamble.id, message.preamble.name, tuple(message.table_ids))
+    return ProfileInfo(
+        id=message.preamble.id,
+        name=message.preamble.name,
+        tables=tuple(message.table_ids),
+        most_of_group=message.max_group_size,
+        counts_members=message.HasField("sum_of_members"),
+    )
 
 
 def _value_set(message: p4info_pb2.ValueSet) -> ValueSetInfo:

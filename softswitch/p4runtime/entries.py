@@ -58,6 +58,9 @@ def decode_default(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry
     table = _table(info, given)
     if change is not Change.MODIFY:
         raise invalid(f"the default entry of table {table.name} can only be modified")
+    if table.const_default is not None:  # p4c's JSON does not say so of tables with a selector
+        message = f"table {table.name} has a constant default action"
+        raise RpcError(code_pb2.PERMISSION_DENIED, message)
     if given.match or given.priority:
         raise invalid(f"the default entry of table {table.name} has no match and no priority")
     if not given.HasField("action"):

@@ -137,7 +137,7 @@ def verify(config: p4runtime_pb2.ForwardingPipelineConfig) -> tuple[ir.Program, 
 
 
 def carry_over(old: Pipeline, new: Pipeline) -> None:
-    """Brings into the new pipeline what controllers have set in the old one, cells excepted."""
+    """Brings into the new pipeline what controllers have set in the old one; not its cells."""
     updates = list(_differences(old.state.snapshot, initial(old.program)))
     try:
         new.state.apply(updates)

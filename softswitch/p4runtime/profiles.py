@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
+from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
 from softswitch import ir
 from softswitch.p4info import P4Info, ProfileInfo, TableInfo
 from softswitch.p4runtime.matches import decode_action, decode_call, encode_action, encode_call
 from softswitch.p4runtime.pipeline import Pipeline
-from softswitch.p4runtime.status import invalid, not_found
+from softswitch.p4runtime.status import RpcError, invalid, not_found
 from softswitch.state import (
     ActionGroup,
     ActionGroupUpdate,
@@ -91,8 +92,26 @@ def decode_group(
         if member.member_id in weights:
             raise invalid(f"member {member.member_id} is twice in group {given.group_id}")
         weights[member.member_id] = member.weight
+    if change is not Change.DELETE:
+        _check_size(profile, given.group_id, weights, given.max_size)
     value = ActionGroup(weights, given.max_size)
     return ActionGroupUpdate(change, profile.name, given.group_id, value)
+
+
+def _check_size(
+    profile: ProfileInfo, group: int, weights: Mapping[int, int], max_size: int
+) -> None:
+    """Spec section 9.2.2; a max_size of 0 is taken for the profile's own, as BMv2 does."""
+    most = profile.most_of_group
+    if max_size < 0 or 0 < most < max_size:
+        limit = f"0..{most}" if most else "0 or above"
+        raise invalid(f"max_size of group {group} is {max_size}, not {limit}")
+    size = len(weights) if profile.counts_members else sum(weights.values())
+    limit_of_size = max_size or most
+    if limit_of_size and size > limit_of_size:
+        what = "members" if profile.counts_members else "weights"
+        message = f"the {what} of group {group} come to {size}, above {limit_of_size}"
+        raise RpcError(code_pb2.RESOURCE_EXHAUSTED, message)
 
 
 def read_members(

@@ -19,6 +19,7 @@ from p4.v1 import p4runtime_pb2
 from ops.tls import client_name
 from softswitch.errors import SwitchError
 from softswitch.p4runtime.arbitration import Arbiter
+from softswitch.p4runtime.keep_cells import keep_cells
 from softswitch.p4runtime.notifier import Notifier
 from softswitch.p4runtime.pipeline import Host, Pipeline, carry_over, load_pipeline, verify
 from softswitch.p4runtime.read import read
@@ -46,7 +47,7 @@ class Service:
         self.roles = roles or Roles()
         self._host = host
         self._pipeline: Pipeline | None = None
-        self._saved: p4runtime_pb2.ForwardingPipelineConfig | None = None
+        self._saved: Pipeline | None = None  # not in use; what is written and read is its
         self._lock = threading.RLock()  # of the pipeline and its state
         self.notifier = Notifier(self.arbiter, self.roles, lambda: self._pipeline, self._lock)
 
@@ -67,9 +68,12 @@ class Service:
         with self._lock:
             self._commit(load_pipeline(config, self._host))
 
-    def _commit(self, pipeline: Pipeline) -> None:
+    def _commit(self, pipeline: Pipeline, *, keeps_from: Pipeline | None = None) -> None:
         def swap() -> None:
-            pipeline.engine.update(pipeline.state.snapshot)
+            state = pipeline.state.snapshot
+            pipeline.engine.update(state)
+            if keeps_from:
+                keep_cells(keeps_from.engine, keeps_from.state.snapshot, pipeline.engine, state)
             self._host.use(pipeline.engine)
             self.notifier.forget()
             self._pipeline = pipeline
@@ -85,7 +89,7 @@ class Service:
         try:
             role = self._checked_writer(request, context)
             with self._lock:
-                pipeline = self._present()
+                pipeline = self._asked()
                 outcome = prepare(pipeline, request, role)
                 self._host.between_batches(outcome.commit)
                 pipeline.digests.follow(pipeline.state.snapshot.digests)
@@ -127,6 +131,10 @@ class Service:
             raise RpcError(code_pb2.FAILED_PRECONDITION, NO_PIPELINE)
         return self._pipeline
 
+    def _asked(self) -> Pipeline:
+        """What Write and Read refer to: the saved pipeline, until it is committed."""
+        return self._saved or self._present()
+
     def read(
         self, request: p4runtime_pb2.ReadRequest, context: grpc.ServicerContext
     ) -> Iterator[p4runtime_pb2.ReadResponse]:
@@ -134,7 +142,7 @@ class Service:
             self.check_device(request.device_id)
             role = self.roles.taken(request.role, client_name(context))
             with self._lock:
-                entities = read(self._present(), request, role)
+                entities = read(self._asked(), request, role)
         except SwitchError as error:
             abort(context, error)
         yield from _responses(entities)
@@ -154,8 +162,7 @@ class Service:
         verify(request.config)
 
     def _verify_and_save(self, request: SetRequest) -> None:
-        verify(request.config)
-        self._saved = request.config
+        self._saved = load_pipeline(request.config, self._host)
 
     def _verify_and_commit(self, request: SetRequest) -> None:
         self.load(request.config)
@@ -164,14 +171,14 @@ class Service:
         if request.HasField("config"):
             raise invalid("COMMIT takes no configuration, it uses the saved one")
         if self._saved is None:
-            raise RpcError(code_pb2.FAILED_PRECONDITION, "no configuration has been saved")
-        self.load(self._saved)
+            raise not_found("no configuration has been saved")
+        self._commit(self._saved)
 
     def _reconcile_and_commit(self, request: SetRequest) -> None:
         pipeline = load_pipeline(request.config, self._host)
         if self._pipeline is not None:
             carry_over(self._pipeline, pipeline)
-        self._commit(pipeline)
+        self._commit(pipeline, keeps_from=self._pipeline)
 
     def get_pipeline(
         self, request: GetRequest, context: grpc.ServicerContext

@@ -64,6 +64,8 @@ class Outcome:
 
 def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest, role: Role) -> Outcome:
     """Changes the pipeline's state, and tells what the engine has to be told."""
+    if request.atomicity not in p4runtime_pb2.WriteRequest.Atomicity.values():
+        raise invalid(f"atomicity {request.atomicity} is none of a Write's")
     plans, errors = _read(pipeline, request, role)
     before = pipeline.state.snapshot
     atomic = request.atomicity != p4runtime_pb2.WriteRequest.CONTINUE_ON_ERROR

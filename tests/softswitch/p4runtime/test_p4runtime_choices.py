@@ -119,6 +119,16 @@ class TestProfiles:
         ctl.write((DELETE, used), (DELETE, group(ctl, 4)), (DELETE, member(ctl, 1)))
         assert ctl.read(p4.Entity(action_profile_member={})) == []
 
+    def test_a_group_is_no_larger_than_it_says(self, ctl):
+        ctl.write((INSERT, member(ctl, 1)), (INSERT, member(ctl, 2)))
+        too_heavy = ctl.refused((INSERT, group(ctl, 1, (1, 4), (2, 5))))
+        assert too_heavy == [(0, "RESOURCE_EXHAUSTED", "the weights of group 1 come to 9, above 8")]
+        ctl.write((INSERT, group(ctl, 1, (1, 4), (2, 4))))
+        negative = group(ctl, 2)
+        negative.action_profile_group.max_size = -1
+        [(_, code, message)] = ctl.refused((INSERT, negative))
+        assert (code, message[:26]) == ("INVALID_ARGUMENT", "max_size of group 2 is -1,")
+
     def test_what_is_not_there_or_does_not_fit_is_refused(self, ctl):
         refused = ctl.refused(
             (INSERT, entry(ctl, action_profile_member_id=9)),

@@ -117,6 +117,20 @@ class TestDefaults:
         assert ctl.result(3, a=9) == (1, 0x63)
         assert ctl.result(3, a=1) == (1, 11)
 
+    def test_a_constant_default_that_only_p4info_knows_of_stays(self, ctl):
+        service = ctl.switch.service
+        config = type(service._pipeline.config)()
+        config.CopyFrom(service._pipeline.config)
+        [table] = [t for t in config.p4info.tables if t.preamble.alias == "by_lpm"]
+        table.const_default_action_id = ctl.id("actions", "result")
+        service.load(config)
+        changed = self.default(ctl, "by_lpm", ("result", b"\x01"))
+        [(_, code, message)] = ctl.refused((MODIFY, changed))
+        assert (code, message) == (
+            "PERMISSION_DENIED",
+            "table Receive.by_lpm has a constant default action",
+        )
+
     def test_a_constant_default_stays(self, ctl):
         [(_, code, message)] = ctl.refused(
             (MODIFY, self.default(ctl, "by_ternary", ("result", b"\x01")))

@@ -47,11 +47,42 @@ class TestPipeline:
         assert self.code(self.get, bare, GET.ALL)[0] == "FAILED_PRECONDITION"
 
     def test_a_saved_pipeline_is_used_from_commit_on(self, bare):
-        assert self.code(self.set, bare, SET.COMMIT, config=False)[0] == "FAILED_PRECONDITION"
+        assert self.code(self.set, bare, SET.COMMIT, config=False)[0] == "NOT_FOUND"
         self.set(bare, SET.VERIFY_AND_SAVE)
         assert self.code(self.get, bare, GET.ALL)[0] == "FAILED_PRECONDITION"
         self.set(bare, SET.COMMIT, config=False)
         assert bare.result(3, 1) == (1, 11)
+
+    def test_what_is_written_after_a_save_is_there_from_commit_on(self, bare):
+        self.set(bare, SET.VERIFY_AND_COMMIT)
+        old = exact(bare, b"\x02", ("result", b"\x11"))
+        bare.write((INSERT, old))
+        self.set(bare, SET.VERIFY_AND_SAVE)
+        assert bare.read(bare.entry("by_exact")) == []
+        new = exact(bare, b"\x01", ("result", b"\x2a"))
+        bare.write((INSERT, new))
+        assert bare.read(bare.entry("by_exact")) == [new]
+        assert (bare.result(0, 1), bare.result(0, 2)) == ((1, 0xDEAD), (1, 0x11))
+        self.set(bare, SET.COMMIT, config=False)
+        assert bare.read(bare.entry("by_exact")) == [new]
+        assert (bare.result(0, 1), bare.result(0, 2)) == ((1, 42), (1, 0xDEAD))
+        assert self.code(self.set, bare, SET.COMMIT, config=False)[0] == "NOT_FOUND"
+
+    def test_reconcile_keeps_what_cells_hold(self, bare):
+        self.set(bare, SET.VERIFY_AND_COMMIT)
+        bare.result(5, 3, 7)  # adds 7 to cell 3
+        bare.write((INSERT, exact(bare, b"\x01", ("result", b"\x2a"))))
+        bare.result(0, 1)
+        table = {"table_id": bare.id("tables", "by_exact")}
+        asked = [
+            p4.Entity(register_entry={"register_id": bare.id("registers", "cells")}),
+            p4.Entity(counter_entry={"counter_id": bare.id("counters", "seen")}),
+            p4.Entity(direct_counter_entry={"table_entry": table}),
+        ]
+        before = [bare.read(one) for one in asked]
+        assert any(e.register_entry.data.bitstring == b"\x07" for e in before[0])
+        self.set(bare, SET.RECONCILE_AND_COMMIT)
+        assert [bare.read(one) for one in asked] == before
 
     def test_commit_starts_afresh_and_reconcile_keeps_the_state(self, bare):
         self.set(bare, SET.VERIFY_AND_COMMIT)
