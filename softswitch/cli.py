@@ -317,6 +317,9 @@ def _replace(path: Path, text: str) -> None:
     """Writes the file so that no reader ever sees half of it."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text)  # a device or a pipe stays what it is
+            return
         part.write_text(text)
         part.replace(path)
     except OSError as error:

@@ -24,6 +24,7 @@ from softswitch.state import (
     UseGroup,
     UseMember,
 )
+from softswitch.state.checks import MAX_WEIGHT
 
 
 def decode_choice(info: P4Info, table: TableInfo, given: p4runtime_pb2.TableAction) -> Choice:
@@ -46,10 +47,17 @@ def decode_choice(info: P4Info, table: TableInfo, given: p4runtime_pb2.TableActi
 def _decode_set(
     info: P4Info, table: TableInfo, given: p4runtime_pb2.ActionProfileActionSet
 ) -> ActionSet:
+    total, most = sum(item.weight for item in given.action_profile_actions), MAX_WEIGHT
+    if table.profile is not None and not info.profiles.by_id(table.profile).counts_members:
+        most = info.profiles.by_id(table.profile).most_of_group or most
     calls: list[ir.ActionCall] = []
     for item in given.action_profile_actions:
         if item.weight < 1:
             raise invalid(f"a weight of {item.weight} in an action set of table {table.name}")
+        if total > most:  # each takes a row of memory
+            raise invalid(
+                f"weights of {total} in an action set of table {table.name}, above {most}"
+            )
         calls += [decode_call(info, table, item.action)] * item.weight
     return ActionSet(tuple(calls))
 

@@ -119,6 +119,13 @@ class TestProfiles:
         ctl.write((DELETE, used), (DELETE, group(ctl, 4)), (DELETE, member(ctl, 1)))
         assert ctl.read(p4.Entity(action_profile_member={})) == []
 
+    def test_weights_beyond_all_measure_are_refused(self, ctl):
+        own = entry(ctl)
+        actions = own.table_entry.action.action_profile_action_set.action_profile_actions
+        actions.add(action=action(ctl, RESULT), weight=2_000_000_000)
+        [(_, code, message)] = ctl.refused((INSERT, own))
+        assert (code, message[:24]) == ("INVALID_ARGUMENT", "weights of 2000000000 in")
+
     def test_a_group_is_no_larger_than_it_says(self, ctl):
         ctl.write((INSERT, member(ctl, 1)), (INSERT, member(ctl, 2)))
         too_heavy = ctl.refused((INSERT, group(ctl, 1, (1, 4), (2, 5))))
