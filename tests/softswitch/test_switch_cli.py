@@ -145,6 +145,28 @@ class TestLife:
         [captured] = rdpcap(str(tmp_path / "udp_127.9.6.1_17716_in.pcap"))
         assert bytes(captured).endswith(b"too early")
 
+    def test_statistics_that_cannot_be_written_do_not_end_it(self, up, tmp_path):
+        stats = tmp_path / "stats.json"
+        process, _ = up("--no-p4", "--stats-file", str(stats))
+        stats.mkdir()
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
+        assert process.poll() is None
+        stats.rmdir()
+        code, said = end(process)
+        assert code == 0
+        assert f"cannot write {stats}" in said
+        assert stats.is_file()
+
+    def test_a_pipe_named_for_statistics_stays_one(self, up, tmp_path):
+        stats = tmp_path / "stats"
+        os.mkfifo(stats)
+        with os.fdopen(os.open(stats, os.O_RDWR)) as reader:
+            process, _ = up("--no-p4", "--stats-file", str(stats))
+            assert end(process)[0] == 0
+            assert json.loads(os.read(reader.fileno(), 1 << 16))["dropped"] == {}
+        assert stats.is_fifo()
+
     def test_faults_are_injected_where_asked(self, up, tmp_path):
         stats = tmp_path / "stats.json"
         process, _ = up(
