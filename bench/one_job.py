@@ -16,7 +16,15 @@ from softswitch import ir
 from softswitch.engine import Batch
 from softswitch.ports.frames import Frames
 from softswitch.ports.headers import Flow, write_headers
-from softswitch.state import Change, ControlState, EntryUpdate, GroupUpdate, Replica, Snapshot
+from softswitch.state import (
+    Change,
+    ControlState,
+    EntryUpdate,
+    GroupUpdate,
+    Replica,
+    Snapshot,
+    Update,
+)
 
 JOB, GROUP, GENERATION = 7, 7, 70
 NUM_RANKS = 4  # rank r is attached to port r + 1
@@ -32,7 +40,12 @@ def job_state(program: ir.Program) -> Snapshot:
 
 def snapshot(program: ir.Program, entries: Iterable[Entry]) -> Snapshot:
     """What a switch's state is once it holds all of these."""
-    return ControlState(program).apply([_update(program, entry) for entry in entries])
+    return ControlState(program).apply(updates(program, entries))
+
+
+def updates(program: ir.Program, entries: Iterable[Entry]) -> list[Update]:
+    """What inserts all of these."""
+    return [_update(program, entry) for entry in entries]
 
 
 def _entries() -> Iterator[Entry]:

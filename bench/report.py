@@ -34,6 +34,14 @@ def table(setting: str, found: Iterable[Figure]) -> str:
     return "\n".join(lines)
 
 
+def verdict(name: str, found: Iterable[Figure]) -> int:
+    """Tell which figures are above their limits; return 1 if any is, else 0."""
+    over = [one.name for one in found if one.limit is not None and one.value > one.limit]
+    for figure in over:
+        say(f"{name}: {figure} is beyond its limit")
+    return 1 if over else 0
+
+
 def repairs(counts: Mapping[str, int]) -> int:
     """Return the pulls and repeats among what a transport counted (Endpoint.stats)."""
     repeats = sum(num for name, num in counts.items() if name.startswith("repeated_"))

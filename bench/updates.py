@@ -30,7 +30,7 @@ from p4.v1 import p4runtime_pb2 as p4
 from bench.fuzz.control import ANSWER_S, Controller
 from bench.fuzz.requests import DEVICE, ELECTION
 from bench.fuzz.target import FuzzError, Target, started
-from bench.report import failed, say, table
+from bench.report import failed, table, verdict
 from incmoe.demo.errors import DemoError
 from incmoe.figures import Figure, write_figures
 from incmoe.options import output_file, whole
@@ -296,10 +296,7 @@ def main() -> int:
     print(table("a router under updates, veth", found))
     if arguments.json:
         write_figures(arguments.json, found, plan=asdict(plan))
-    over = [one.name for one in found if one.limit is not None and one.value > one.limit]
-    for name in over:
-        say(f"bench.updates: {name} is beyond its limit")
-    return 1 if over else 0
+    return verdict("bench.updates", found)
 
 
 if __name__ == "__main__":

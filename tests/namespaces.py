@@ -4,20 +4,21 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import shutil
 import socket
 import subprocess
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-CLONE_NEWNET = 0x40000000
+from incmoe.demo.namespaces import call_in
+
 PACKET_IGNORE_OUTGOING = 23
 SOL_PACKET = 263
-libc = ctypes.CDLL(None, use_errno=True)
+T = TypeVar("T")
 
 
 def why_not(*commands: str) -> str | None:
@@ -74,20 +75,9 @@ def _silence(interface: str) -> None:
     Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6").write_text("1")
 
 
-def inside(name: str, function: object, *args: object) -> object:
+def inside(name: str, function: Callable[..., T], *args: object) -> T:
     """Call a function on a thread that lives in the namespace, and return what it returns."""
-    box: list[object] = []
-
-    def run() -> None:
-        with open(f"/run/netns/{name}", encoding="ascii") as handle:
-            if libc.setns(handle.fileno(), CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), f"setns {name}")
-        box.append(function(*args))  # type: ignore[operator]
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return box[0]
+    return call_in(name, partial(function, *args))
 
 
 def _raw_socket(interface: str) -> socket.socket:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 import bench.fuzz
 from bench.fuzz.run import Outcome, Plan, run
 from bench.fuzz.target import FuzzError
-from bench.report import failed, say, table
+from bench.report import failed, say, table, verdict
 from incmoe.demo.errors import DemoError
 from incmoe.figures import Figure, write_figures
 from incmoe.options import output_file, whole
@@ -42,10 +42,7 @@ def main() -> int:
         codes = dict(sorted(outcome.answers.codes.items()))
         memory = outcome.resident_bytes
         write_figures(arguments.json, found, plan=asdict(plan), codes=codes, resident_bytes=memory)
-    over = [one.name for one in found if one.limit is not None and one.value > one.limit]
-    for name in over:
-        say(f"bench.fuzz: {name} is beyond its limit")
-    return 1 if over else 0
+    return verdict("bench.fuzz", found)
 
 
 def figures(outcome: Outcome) -> Iterator[Figure]:

@@ -19,6 +19,7 @@ from p4.v1 import p4runtime_pb2_grpc
 from bench.fuzz.judge import REFUSALS, judged
 from bench.fuzz.requests import DEVICE, ELECTION, Request
 from bench.fuzz.target import FuzzError
+from controller.session import arbitration
 
 ANSWER_S = 30.0  # a program may have to be compiled first
 NUM_CALLERS = 8
@@ -56,10 +57,7 @@ class Controller:
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
         self._outgoing: queue.SimpleQueue[p4.StreamMessageRequest | None] = queue.SimpleQueue()
         self._stream = self.stub.StreamChannel(iter(self._outgoing.get, None))
-        request = p4.StreamMessageRequest(
-            arbitration={"device_id": DEVICE, "election_id": ELECTION}
-        )
-        self._outgoing.put(request)
+        self._outgoing.put(arbitration(DEVICE, (ELECTION["high"], ELECTION["low"]), role=""))
         next(self._stream)
 
     def close(self) -> None:

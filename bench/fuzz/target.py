@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -11,21 +10,20 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.fuzz.requests import DEVICE
-from incmoe.demo.namespaces import Namespaces, inside, run
+from incmoe.demo.namespaces import Namespaces, call_in, inside, run
 
 CPU_PORT = 64
 START_S = 60.0
 MTU = 1500
-_CLONE_NEWNET = 0x40000000
 RECEIVE_BYTES = 1 << 24  # that wait on a wire
 _SOL_PACKET, _IGNORE_OUTGOING, _RCVBUFFORCE = 263, 23, 33
 
@@ -91,7 +89,7 @@ def started(folder: Path) -> Iterator[Target]:
             run(["ip", "-n", name, *_veth(port)])
             for end in "sh":
                 run(["ip", "-n", name, "link", "set", f"{end}{port}", "arp", "off", "up"])
-        wires = tuple(_raw_socket(name, f"h{port}") for port in (1, 2))
+        wires = tuple(call_in(name, partial(_raw_socket, f"h{port}")) for port in (1, 2))
         assert len(wires) == 2
         process, address = _start(name, folder)
         try:
@@ -126,27 +124,9 @@ def _start(namespace: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
     return process, json.loads(said)["grpc"]
 
 
-def _raw_socket(namespace: str, interface: str) -> socket.socket:
-    """Made by a thread that goes into the namespace, and only it."""
-    made: list[socket.socket | OSError] = []
-
-    def make() -> None:
-        try:
-            with Path("/run/netns", namespace).open() as there:
-                libc = ctypes.CDLL(None, use_errno=True)
-                if libc.setns(there.fileno(), _CLONE_NEWNET):
-                    raise OSError(ctypes.get_errno(), f"setns {namespace}")
-            wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
-            wire.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
-            wire.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, RECEIVE_BYTES)
-            wire.bind((interface, 0))
-            made.append(wire)
-        except OSError as error:
-            made.append(error)
-
-    thread = threading.Thread(target=make)
-    thread.start()
-    thread.join()
-    if isinstance(made[0], OSError):
-        raise made[0]
-    return made[0]
+def _raw_socket(interface: str) -> socket.socket:
+    wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
+    wire.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
+    wire.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, RECEIVE_BYTES)
+    wire.bind((interface, 0))
+    return wire

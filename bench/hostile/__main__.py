@@ -11,7 +11,7 @@ from dataclasses import asdict
 import bench.hostile
 from bench.hostile.plan import Plan
 from bench.hostile.run import Outcome, run
-from bench.report import say, table
+from bench.report import say, table, verdict
 from incmoe.figures import Figure, write_figures
 from incmoe.options import output_file, whole
 
@@ -35,10 +35,7 @@ def main() -> int:
         kinds = dict(sorted(outcome.sent.kinds.items()))
         drops = dict(sorted(outcome.drops.items()))
         write_figures(arguments.json, found, plan=asdict(plan), kinds=kinds, drops=drops)
-    over = [one.name for one in found if one.limit is not None and one.value > one.limit]
-    for name in over:
-        say(f"bench.hostile: {name} is beyond its limit")
-    return 1 if over else 0
+    return verdict("bench.hostile", found)
 
 
 def figures(outcome: Outcome) -> Iterator[Figure]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import socket
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -25,7 +24,7 @@ from host_agent.endpoint import Endpoint
 from host_agent.session import Session
 from host_agent.sockets import RunSocket, bound_socket
 from incmoe.demo import veth
-from incmoe.demo.namespaces import enter
+from incmoe.demo.namespaces import call_in
 from incmoe.demo.network import DEVICE_ID
 from incmoe.demo.plan import BMV2
 from incmoe.demo.processes import Supervisor
@@ -102,7 +101,7 @@ def _bmv2(plan: Plan) -> Iterator[list[Seat]]:
         yield [
             (
                 ticket.session(rank, ROW, timers=plan.timers, pacing=plan.pacing),
-                _socket_in(at.namespace, at.rank_ip, job.UDP_PORT),
+                call_in(at.namespace, partial(bound_socket, at.rank_ip, job.UDP_PORT)),
             )
             for rank, (ticket, at) in enumerate(zip(tickets, links.attachments, strict=True))
         ]
@@ -114,22 +113,3 @@ def _lose(plan: Plan, address: str, device_id: int) -> None:
         entries = fault_entries(Loss(plan.loss), range(1, plan.num_ranks + 1))
         with Control.connect(address, device_id=device_id, writes=True) as control:
             control.reconcile(entries, scope=faults)
-
-
-def _socket_in(namespace: str, ip: str, port: int) -> socket.socket:
-    """Return a bound socket of a network namespace; only the thread that makes it goes there."""
-    made: list[socket.socket | OSError] = []
-
-    def make() -> None:
-        try:
-            enter(namespace)
-            made.append(bound_socket(ip, port))
-        except OSError as error:
-            made.append(error)
-
-    thread = threading.Thread(target=make)
-    thread.start()
-    thread.join()
-    if isinstance(made[0], OSError):
-        raise made[0]
-    return made[0]

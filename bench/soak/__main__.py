@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import bench.soak
-from bench.report import failed, say, table
+from bench.report import failed, say, table, verdict
 from bench.soak.plan import Plan
 from bench.soak.run import Outcome, best_links, soak
 from incmoe.demo.errors import DemoError
@@ -43,10 +43,7 @@ def main() -> int:
     print(table(setting, found))
     if arguments.json:
         write_figures(arguments.json, found, plan=asdict(plan), **_details(outcome))
-    over = [one.name for one in found if one.limit is not None and one.value > one.limit]
-    for name in over:
-        say(f"bench.soak: {name} is beyond its limit")
-    return 1 if over else 0
+    return verdict("bench.soak", found)
 
 
 def figures(outcome: Outcome) -> Iterator[Figure]:

@@ -13,7 +13,7 @@ from bench.switch_vs_bmv2.plan import BARE, FORWARD, KINDS, LEAST, MOST_COMPILE_
 from incmoe.demo.plan import BMV2, EMBEDDED
 from incmoe.figures import Figure
 
-ALL: Final = 0.97  # of what was sent: the switch may have had room for more
+_ALL_SENT: Final = 0.97  # of what was sent: the switch may have had room for more
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def _ratio(name: str, ours: list[Passed], theirs: list[Passed]) -> Figure:
 
 def _limits(whose: str, rounds: list[Passed]) -> str:
     """Where the sender was the limit: a ratio that has it below is too high, else too low."""
-    num = sum(one.rate > ALL * one.sent for one in rounds)
+    num = sum(one.rate > _ALL_SENT * one.sent for one in rounds)
     return f"; {whose} limited by the sender in {num} rounds" if num else ""
 
 

@@ -6,44 +6,22 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from typing import IO, Final, TypeVar
+from typing import IO, Final
 
 from bench.switch_vs_bmv2.traffic import RING, Traffic
-from incmoe.demo.namespaces import enter
+from incmoe.demo.namespaces import call_in
 from incmoe.demo.network import Attachment
 from softswitch.ports.frames import Frames
 from softswitch.ports.mmsg import MMSGHDR, MessageRoom, address_of, send_messages
 from softswitch.ports.sockets import enlarge_buffers
 
-T = TypeVar("T")
-
 UNLIMITED: Final = 0.0
 BURST: Final = 64  # frames between two looks at the clock
 _devices = Path("/proc/thread-self/net/dev")
-
-
-def inside(namespace: str, function: Callable[[], T]) -> T:
-    """What the function returns in a network namespace; only its own thread goes there."""
-    found: list[T | BaseException] = []
-
-    def run() -> None:
-        try:
-            enter(namespace)
-            found.append(function())
-        except BaseException as error:
-            found.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    (result,) = found
-    if isinstance(result, BaseException):
-        raise result
-    return result
 
 
 class Arrivals:
@@ -51,7 +29,7 @@ class Arrivals:
 
     def __init__(self, at: Attachment) -> None:
         self._name = f"{at.rank_end}:"
-        self._file: IO[str] = inside(at.namespace, _devices.open)
+        self._file: IO[str] = call_in(at.namespace, _devices.open)
 
     def count(self) -> int:
         """Since the interface was made."""
@@ -73,7 +51,7 @@ def raw_socket(at: Attachment) -> socket.socket:
         made.bind((at.rank_end, 0))
         return made
 
-    return inside(at.namespace, make)
+    return call_in(at.namespace, make)
 
 
 class Sender:

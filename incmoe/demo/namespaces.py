@@ -12,13 +12,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from incmoe.demo.errors import DemoError
+
+T = TypeVar("T")
 
 _NAMED: Final = Path("/run/netns")
 _CLONE_NEWNET: Final = 0x40000000  # linux/sched.h
@@ -47,6 +50,17 @@ def enter(name: str) -> None:
     with (_NAMED / name).open() as there:
         if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), _CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), f"setns {name}")
+
+
+def call_in(name: str, function: Callable[[], T]) -> T:
+    """What the function returns or raises in a namespace; only a thread of its own goes there."""
+
+    def run() -> T:
+        enter(name)
+        return function()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(run).result()
 
 
 def are_there(names: Iterable[str]) -> bool:

@@ -47,19 +47,25 @@ def decode_choice(info: P4Info, table: TableInfo, given: p4runtime_pb2.TableActi
 def _decode_set(
     info: P4Info, table: TableInfo, given: p4runtime_pb2.ActionProfileActionSet
 ) -> ActionSet:
-    total, most = sum(item.weight for item in given.action_profile_actions), MAX_WEIGHT
-    if table.profile is not None and not info.profiles.by_id(table.profile).counts_members:
-        most = info.profiles.by_id(table.profile).most_of_group or most
-    calls: list[ir.ActionCall] = []
-    for item in given.action_profile_actions:
+    items, what = given.action_profile_actions, f"an action set of table {table.name}"
+    for item in items:
         if item.weight < 1:
-            raise invalid(f"a weight of {item.weight} in an action set of table {table.name}")
-        if total > most:  # each takes a row of memory
-            raise invalid(
-                f"weights of {total} in an action set of table {table.name}, above {most}"
-            )
+            raise invalid(f"a weight of {item.weight} in {what}")
+    total, most = sum(item.weight for item in items), _most_weights(info, table)
+    if total > most:  # each takes a row of memory
+        raise invalid(f"weights of {total} in {what}, above {most}")
+    calls: list[ir.ActionCall] = []
+    for item in items:
         calls += [decode_call(info, table, item.action)] * item.weight
     return ActionSet(tuple(calls))
+
+
+def _most_weights(info: P4Info, table: TableInfo) -> int:
+    """Of one action set."""
+    profile = info.profiles.by_id(table.profile) if table.profile is not None else None
+    if profile is None or profile.counts_members:
+        return MAX_WEIGHT
+    return profile.most_of_group or MAX_WEIGHT
 
 
 def encode_choice(info: P4Info, choice: Choice) -> p4runtime_pb2.TableAction:

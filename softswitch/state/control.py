@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from softswitch.errors import AlreadyExists, NotFound, ResourceExhausted, StateError, StillUsed
 from softswitch.ir import Program
@@ -35,6 +36,9 @@ from softswitch.state.updates import (
     Update,
     ValueSetUpdate,
 )
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class ControlState:
@@ -207,20 +211,12 @@ class _Draft:
                     raise StillUsed(f"table {table.name} uses {what.removeprefix('a ')}")
 
     def _update_group(self, update: GroupUpdate) -> None:
-        old = self._groups.get(update.group)
-        _check_presence(f"a multicast group {update.group}", update.change, old)
-        if update.change is Change.DELETE:
-            del self._groups[update.group]
-        else:
-            self._groups[update.group] = update.replicas
+        what = f"a multicast group {update.group}"
+        _change(self._groups, update.group, update.change, update.replicas, what)
 
     def _update_session(self, update: SessionUpdate) -> None:
-        old = self._sessions.get(update.session)
-        _check_presence(f"a clone session {update.session}", update.change, old)
-        if update.change is Change.DELETE:
-            del self._sessions[update.session]
-        else:
-            self._sessions[update.session] = update.value
+        what = f"a clone session {update.session}"
+        _change(self._sessions, update.session, update.change, update.value, what)
 
     def _update_value_set(self, update: ValueSetUpdate) -> None:
         size = self._program.value_sets[update.value_set].size
@@ -229,12 +225,17 @@ class _Draft:
         self._value_sets[update.value_set] = update.members
 
     def _update_digest(self, update: DigestUpdate) -> None:
-        old = self._digests.get(update.digest)
-        _check_presence(f"a configuration of digest {update.digest}", update.change, old)
-        if update.change is Change.DELETE:
-            del self._digests[update.digest]
-        else:
-            self._digests[update.digest] = update.value
+        what = f"a configuration of digest {update.digest}"
+        _change(self._digests, update.digest, update.change, update.value, what)
+
+
+def _change(held: dict[K, V], key: K, change: Change, value: V, what: str) -> None:
+    """Insert, replace or delete what is held under a key."""
+    _check_presence(what, change, held.get(key))
+    if change is Change.DELETE:
+        del held[key]
+    else:
+        held[key] = value
 
 
 def _check_presence(what: str, change: Change, old: object) -> None:

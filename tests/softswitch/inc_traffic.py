@@ -8,18 +8,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bench.one_job import updates
 from controller import tables
-from controller.entries import OwnerSlots, Row, owner_row
+from controller.entries import MulticastGroup, OwnerSlots, Row, owner_row
 from host_agent import wire
 from softswitch import ir
 from softswitch.ports.frames import Frames
 from softswitch.ports.headers import Flow, write_headers
 from softswitch.state import (
-    Change,
     ControlState,
-    EntryUpdate,
-    GroupUpdate,
-    Replica,
     Snapshot,
     Update,
 )
@@ -37,9 +34,8 @@ def job_state(program: ir.Program) -> Snapshot:
 
 def job_updates(program: ir.Program) -> list[Update]:
     """What brings a fresh switch there."""
-    ports = [*range(1, NUM_RANKS + 1), FAR_PORT]
-    group = GroupUpdate(Change.INSERT, JOB, tuple(Replica(port, port) for port in ports))
-    return [group, *(_update(program, row) for row in _rows())]
+    ports = (*range(1, NUM_RANKS + 1), FAR_PORT)
+    return updates(program, [MulticastGroup(JOB, ports), *_rows()])
 
 
 def _rows() -> Iterator[Row]:
@@ -57,15 +53,6 @@ def _port(port: int, behind: int, deliver: str) -> Iterator[Row]:
     addresses = dict(zip(tables.ADDRESSES, range(100, 106), strict=True)) | ranks
     yield Row(tables.PORTS, key, tables.BEHIND, ranks)
     yield Row(tables.DELIVER, key, deliver, addresses)
-
-
-def _update(program: ir.Program, row: Row) -> EntryUpdate:
-    names = [key.name for key in program.tables[row.table].keys]
-    values = [row.key[name] for name in names]
-    matches = tuple(ir.Exact(value) for value in values if isinstance(value, int))
-    parameters = program.action(row.table, row.action).parameters
-    call = ir.ActionCall(row.action, tuple(row.args[p.name] for p in parameters))
-    return EntryUpdate(Change.INSERT, row.table, matches, call=call)
 
 
 class Traffic:

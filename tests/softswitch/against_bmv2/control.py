@@ -11,6 +11,8 @@ from google.rpc.status_pb2 import Status
 from p4.v1 import p4runtime_pb2 as p4
 from p4.v1 import p4runtime_pb2_grpc
 
+from controller.session import arbitration
+
 DEVICE = 1
 _ELECTION = 1
 _ANSWER_S = 60.0
@@ -31,10 +33,7 @@ class Control:
         self._stub = p4runtime_pb2_grpc.P4RuntimeStub(self._channel)
         self._outgoing: queue.SimpleQueue[p4.StreamMessageRequest | None] = queue.SimpleQueue()
         self._stream = self._stub.StreamChannel(iter(self._outgoing.get, None), wait_for_ready=True)
-        request = p4.StreamMessageRequest()
-        request.arbitration.device_id = DEVICE
-        request.arbitration.election_id.low = _ELECTION
-        self._outgoing.put(request)
+        self._outgoing.put(arbitration(DEVICE, (0, _ELECTION), role=""))
         next(self._stream)
 
     def load(self, config: p4.ForwardingPipelineConfig) -> None:

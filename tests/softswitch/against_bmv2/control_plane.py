@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from p4.v1 import p4runtime_pb2 as p4
 
-from softswitch import ir
-from softswitch.engine import Engine
 from softswitch.errors import SwitchError
-from softswitch.interpreter import Interpreter
-from softswitch.p4runtime.pipeline import Pipeline, load_pipeline
+from softswitch.p4runtime.pipeline import Host, Pipeline, load_pipeline
 from softswitch.p4runtime.read import read
 from softswitch.p4runtime.roles import Role
 from softswitch.state import Update
-from tests.softswitch.against_bmv2.control import DEVICE
 
 T = TypeVar("T")
 Write = tuple[p4.Update.Type, p4.Entity]
@@ -32,24 +28,6 @@ KINDS = (
 )
 
 
-class _Nowhere:
-    """A host whose engine gets no packets."""
-
-    device_id = DEVICE
-
-    def make_engine(self, program: ir.Program) -> Engine:
-        return Interpreter(program)
-
-    def between_batches(self, function: Callable[[], T]) -> T:
-        return function()
-
-    def inject_from_cpu(self, frame: bytes) -> None:
-        raise AssertionError("nobody sends packets")
-
-    def use(self, engine: Engine) -> None:
-        raise AssertionError("nobody uses this pipeline")
-
-
 def every(kind: str) -> p4.Entity:
     """A read's entity that asks for all of a kind of KINDS."""
     asked = p4.Entity()
@@ -60,11 +38,13 @@ def every(kind: str) -> p4.Entity:
     return asked
 
 
-def writes(config: p4.ForwardingPipelineConfig, updates: Iterable[Update]) -> list[Write]:
+def writes(
+    config: p4.ForwardingPipelineConfig, host: Host, updates: Iterable[Update]
+) -> list[Write]:
     """What a controller writes to a fresh switch for these updates; those that the program has no
-    room for are left out.
+    room for are left out. The host makes engines that are not used.
     """
-    pipeline = load_pipeline(config, _Nowhere())
+    pipeline = load_pipeline(config, host)
     for update in updates:
         try:
             pipeline.state.apply([update])
@@ -81,7 +61,7 @@ def _insert(entity: p4.Entity) -> Write:
 
 def _defaults(pipeline: Pipeline) -> Iterator[Write]:
     """A default entry is only modified; one that is as the program has it need not be."""
-    initial = load_pipeline(pipeline.config, _Nowhere())
+    initial = load_pipeline(pipeline.config, pipeline.host)
     for table in pipeline.info.tables:
         asked = p4.Entity()
         asked.table_entry.table_id = table.id

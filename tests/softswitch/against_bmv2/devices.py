@@ -2,36 +2,26 @@
 """The three switches: BMv2 with its data plane on a Unix socket, and our engines behind P4Runtime.
 
 Control --P4Runtime--> simple_switch_grpc <--PacketStream-- Bmv2.exchange
-Control --P4Runtime--> Server, Service, Engine <-- Ours.exchange, Ours.exchange_each
+Control --P4Runtime--> Server, Service, Engine <-- Ours.exchange
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from softswitch import ir
 from softswitch.engine import Batch, Engine
-from softswitch.p4runtime.server import Server
-from softswitch.p4runtime.service import Service
-from tests.ports import free_tcp_port
+from tests.controller import servers
 from tests.softswitch.against_bmv2.control import DEVICE, Control
 
-T = TypeVar("T")
 Frame = tuple[int, bytes]  # port, bytes
 Copies = list[Frame]  # of one frame
 
-_UP_S = 20.0
 _WINDOW_S = 20.0
 _STREAM = "/p4.bm.DataplaneInterface/PacketStream"
 
@@ -61,30 +51,15 @@ def _packet_class() -> Any:
 _Packet = _packet_class()
 
 
-class Bmv2:
+class Bmv2(servers.Bmv2):
     """simple_switch_grpc without a program. A window is a PacketStream of its own: BMv2 ends it
     when no packet is left inside.
     """
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="incmoe-bmv2-"))
-        data_plane = f"unix:{self._folder}/packets"
-        # Its Thrift server listens on all addresses: in a namespace of its own there are none.
-        alone = ["unshare", "--net"] if os.geteuid() == 0 else []
-        command = [*alone, "simple_switch_grpc", "--no-p4", "--device-id", str(DEVICE)]
-        command += ["--thrift-port", str(free_tcp_port()), "--log-level", "off"]
-        command += ["--notifications-addr", f"ipc://{self._folder}/notifications"]
-        command += ["--", "--grpc-server-addr", f"unix:{self._folder}/grpc"]
-        command += ["--dp-grpc-server-addr", data_plane, "--priority-queues", "8"]
-        with (self._folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder)
-        end = time.monotonic() + _UP_S
-        while not ((self._folder / "grpc").exists() and (self._folder / "packets").exists()):
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise Bmv2Error((self._folder / "log").read_text())
-            time.sleep(0.02)
-        self.control = Control(f"unix:{self._folder}/grpc")
-        self._channel = grpc.insecure_channel(data_plane)
+        super().__init__(data_plane=True)
+        self.control = Control(self.grpc)
+        self._channel = grpc.insecure_channel(self.packets)
         self._stream: Any = self._channel.stream_stream(
             _STREAM,
             request_serializer=_Packet.SerializeToString,
@@ -111,53 +86,20 @@ class Bmv2:
     def close(self) -> None:
         self.control.close()
         self._channel.close()
-        self._process.kill()
-        self._process.wait(10)
-        shutil.rmtree(self._folder)
+        super().close()
 
 
-class Ours:
+class Ours(servers.Embedded):
     """The embedded switch with one of its engines, without ports."""
 
-    device_id = DEVICE
-
     def __init__(self, make_engine: Callable[[ir.Program], Engine]) -> None:
-        self._make_engine = make_engine
-        self._lock = threading.RLock()
-        self._engine: Engine | None = None
-        self.service = Service(self)
-        self._server = Server(self.service, "127.0.0.1:0", None)
-        self.control = Control(self._server.address)
-
-    @property
-    def engine(self) -> Engine:
-        assert self._engine is not None, "no pipeline yet"
-        return self._engine
+        super().__init__(make_engine=make_engine)
+        self.control = Control(self.grpc)
 
     def exchange(self, frames: Sequence[Frame]) -> Copies:
         """The copies of all frames in one batch, in order."""
-        with self._lock:
-            return self.engine.process(Batch.of(frames)).frames()
-
-    def exchange_each(self, frames: Sequence[Frame]) -> list[Copies]:
-        return [self.exchange([frame]) for frame in frames]
-
-    # --- as Host
-
-    def make_engine(self, program: ir.Program) -> Engine:
-        return self._make_engine(program)
-
-    def between_batches(self, function: Callable[[], T]) -> T:
-        with self._lock:
-            return function()
-
-    def inject_from_cpu(self, frame: bytes) -> None:
-        raise AssertionError("there is no CPU port")
-
-    def use(self, engine: Engine) -> None:
-        self._engine = engine
+        return self.between_batches(lambda: self.engine.process(Batch.of(frames)).frames())
 
     def close(self) -> None:
         self.control.close()
-        self._server.stop()
-        self.service.close()
+        super().close()

@@ -42,12 +42,12 @@ UNDEFINED = ("fault", "invalid")  # events of the interpreter's trace
 MAX_KEPT = 5  # differences shown, of each kind
 
 
+@dataclass(frozen=True, slots=True)
 class Source:
     """What a program is given: one control plane, and frames without end."""
 
-    def __init__(self, updates: Iterator[Update], frames: Iterator[Frame]) -> None:
-        self.updates = updates
-        self.frames = frames
+    updates: Iterator[Update]
+    frames: Iterator[Frame]
 
 
 MakeSource = Callable[[ir.Program, int], Source]  # by a seed
@@ -122,7 +122,8 @@ class Trial:
         for device in (self.bmv2, self.interpreter, self.compiled):
             device.control.load(self._config)
         self._journal = Journal(self.interpreter.engine)
-        written = self._write(with_priorities_of_their_own(writes(self._config, source.updates)))
+        given = writes(self._config, self.interpreter, source.updates)
+        written = self._write(with_priorities_of_their_own(given))
         self._compare_entities()
         self._all_counted = True
         for first in range(0, num_frames, WINDOW):
