@@ -210,17 +210,20 @@ def _refusal(error: Any, describe: Callable[[int], str]) -> str:
 
     p4runtime-shell 0.0.6 has a reader for this, which never ends where the first update was good.
     """
-    for index, detail in enumerate(_details(error)):
-        update = p4runtime_pb2.Error()
-        if detail.Unpack(update) and update.canonical_code != code_pb2.OK:
+    for index, update in enumerate(update_errors(error)):
+        if update.canonical_code != code_pb2.OK:
             code = code_pb2.Code.Name(update.canonical_code)
             return f"{describe(index)}: {code} {update.message}".strip()
     return f"refused: {_reason(error)}"
 
 
-def _details(error: Any) -> list[Any]:
+def update_errors(error: Any) -> list[Any]:
+    """Return what a refused Write says of each of its updates, as p4.v1.Error; [] if nothing."""
     status = status_pb2.Status()
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
             status.ParseFromString(value)
-    return list(status.details)
+    found = [p4runtime_pb2.Error() for _ in status.details]
+    for detail, update in zip(status.details, found, strict=True):
+        detail.Unpack(update)
+    return found

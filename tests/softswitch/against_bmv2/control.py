@@ -7,11 +7,11 @@ import queue
 from collections.abc import Iterable
 
 import grpc
-from google.rpc.status_pb2 import Status
+from google.rpc.code_pb2 import Code
 from p4.v1 import p4runtime_pb2 as p4
 from p4.v1 import p4runtime_pb2_grpc
 
-from controller.session import arbitration
+from controller.session import arbitration, update_errors
 
 DEVICE = 1
 _ELECTION = 1
@@ -71,13 +71,6 @@ class Control:
 
 def _reason(error: grpc.RpcError) -> str:
     """The first update's code and words."""
-    trailing = dict(error.trailing_metadata() or ())
-    details = Status.FromString(trailing.get("grpc-status-details-bin", b"")).details
-    if not details:
-        return f"{error.code().name} {error.details()}"
-    first = p4.Error.FromString(details[0].value)
-    return f"{grpc.StatusCode(_code(first.canonical_code)).name} {first.message}"
-
-
-def _code(number: int) -> tuple[int, str]:
-    return next(code.value for code in grpc.StatusCode if code.value[0] == number)
+    for first in update_errors(error):
+        return f"{Code.Name(first.canonical_code)} {first.message}"
+    return f"{error.code().name} {error.details()}"
