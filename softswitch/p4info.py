@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -15,6 +16,8 @@ from p4.config.v1 import p4info_pb2
 from softswitch import ir
 from softswitch.errors import LoadError, NotFound
 from softswitch.p4info_types import at_the_programs_widths
+
+log = logging.getLogger(__name__)
 
 
 class FieldKind(Enum):
@@ -117,13 +120,14 @@ class DirectMeterInfo:
 @dataclass(frozen=True, slots=True)
 class ProfileInfo:
     """An action profile; `tables` are ids. `most_of_group`: of its weights, or its members, in one
-    group; 0: any.
+    group; `most_of_member`: the weight of one; 0: any.
     """
 
     id: int
     name: str
     tables: tuple[int, ...]
     most_of_group: int
+    most_of_member: int
     counts_members: bool  # else weights
 
 
@@ -164,6 +168,10 @@ class Items(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._by_id.values())
+
+    @property
+    def names(self) -> Collection[str]:
+        return self._by_name.keys()
 
     def __contains__(self, item_id: object) -> bool:
         return item_id in self._by_id
@@ -246,6 +254,10 @@ def of_program(message: p4info_pb2.P4Info, program: ir.Program) -> P4Info:
     except NotFound as error:
         raise LoadError(f"P4Info contradicts itself: {error}") from error
     check_fits(info, program)
+    left_out = [t for t in program.tables.values() if t.keys and t.name not in info.tables.names]
+    if left_out:
+        names = ", ".join(table.name for table in left_out)
+        log.warning("P4Info has not all tables of the program, nobody can write %s", names)
     return info
 
 
@@ -363,6 +375,7 @@ def _profile(message: p4info_pb2.ActionProfile) -> ProfileInfo:
         name=message.preamble.name,
         tables=tuple(message.table_ids),
         most_of_group=message.max_group_size,
+        most_of_member=message.sum_of_members.max_member_weight,
         counts_members=message.HasField("sum_of_members"),
     )
 

@@ -6,49 +6,73 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TypedDict
 
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
-from softswitch.engine import DEFAULT_ENTRY, Engine
+from softswitch.engine import Engine
 from softswitch.p4info import ArrayInfo, TableInfo
+from softswitch.p4runtime import selection
 from softswitch.p4runtime.bytestrings import decode, encode
-from softswitch.p4runtime.entries import decode_key, encode_entry
 from softswitch.p4runtime.pipeline import Pipeline
-from softswitch.p4runtime.status import RpcError, invalid, not_found
+from softswitch.p4runtime.selection import Target
+from softswitch.p4runtime.status import RpcError, invalid
 from softswitch.state import Snapshot
 
 EngineWrite = Callable[[Engine], None]
+LateWrite = Callable[[Snapshot], EngineWrite]  # the entry it is about may be as new
+
+
+class _Counts(TypedDict):
+    packets: int
+    num_bytes: int
+
+
 MAX_COUNT = (1 << 63) - 1  # CounterData has signed numbers
 
 
 def counter_write(pipeline: Pipeline, given: p4runtime_pb2.CounterEntry) -> EngineWrite:
     """Sets one cell of a counter array or, without an index, all of them."""
     info = pipeline.info.counters.by_id(given.counter_id)
-    packets, num_bytes = _counts(given.data)
+    counts = _counts(given.data)
     indices = [cell_index(info, given.index.index)] if given.HasField("index") else range(info.size)
 
     def write(engine: Engine) -> None:
         for index in indices:
-            engine.write_counter(info.name, index, packets=packets, num_bytes=num_bytes)
+            engine.write_counter(info.name, index, **counts)
 
-    return write
+    return write if given.HasField("data") else _write_nothing
 
 
-def direct_counter_write(
-    pipeline: Pipeline, snapshot: Snapshot, given: p4runtime_pb2.DirectCounterEntry
-) -> EngineWrite:
-    """Sets the counter of one entry of the snapshot."""
+def direct_counter_write(pipeline: Pipeline, given: p4runtime_pb2.DirectCounterEntry) -> LateWrite:
+    """Sets the counter of one entry; without data it stays as it is."""
     table = counted_table(pipeline, given.table_entry.table_id)
-    packets, num_bytes = _counts(given.data)
-    entry = _entry_id(table, snapshot, given.table_entry)
+    data = given.data if given.HasField("data") else None
+    return counts_write(pipeline, Target.of(table, given.table_entry), data)
 
-    def write(engine: Engine) -> None:
-        before, _ = engine.read_direct_counter(table.name, entry)
-        pipeline.idle.rewritten(table.name, entry, (before, packets), time.monotonic_ns())
-        engine.write_direct_counter(table.name, entry, packets=packets, num_bytes=num_bytes)
 
-    return write
+def counts_write(
+    pipeline: Pipeline, target: Target, data: p4runtime_pb2.CounterData | None
+) -> LateWrite:
+    """Sets an entry's counter, if there is data."""
+    table, counts = target.table.name, None if data is None else _counts(data)
+
+    def write(engine: Engine, entry: int, counts: _Counts) -> None:
+        before, _ = engine.read_direct_counter(table, entry)
+        told = (before, counts["packets"])
+        pipeline.idle.rewritten(table, entry, told, time.monotonic_ns())
+        engine.write_direct_counter(table, entry, **counts)
+
+    def at(snapshot: Snapshot) -> EngineWrite:
+        entry = target.id_in(snapshot)
+        return _write_nothing if counts is None else partial(write, entry=entry, counts=counts)
+
+    return at
+
+
+def _write_nothing(engine: Engine) -> None:
+    pass
 
 
 def register_write(pipeline: Pipeline, given: p4runtime_pb2.RegisterEntry) -> EngineWrite:
@@ -87,21 +111,12 @@ def read_direct_counters(
     pipeline: Pipeline, asked: p4runtime_pb2.DirectCounterEntry
 ) -> Iterator[p4runtime_pb2.DirectCounterEntry]:
     """The counter of one entry, of all entries of a table, or of all tables."""
-    wanted = asked.table_entry
-    if wanted.table_id == 0:
-        tables = [t for t in pipeline.info.tables if t.direct_counter is not None]
-    else:
-        tables = [counted_table(pipeline, wanted.table_id)]
-    for table in tables:
-        held = pipeline.state.snapshot.tables[table.name].entries
-        only = decode_key(table, wanted) if wanted.match else None
-        chosen = [entry for key, entry in held.items() if only in (None, key)]
-        data = direct_data(pipeline, table, [entry.id for entry in chosen])
-        for entry in chosen:
-            out = p4runtime_pb2.DirectCounterEntry()
-            out.table_entry.CopyFrom(encode_entry(pipeline, table, entry))
-            out.data.CopyFrom(data[entry.id])
-            yield out
+    wanted, checked = asked.table_entry, partial(counted_table, pipeline)
+    for table in selection.tables(pipeline, wanted, checked, lambda t: t.direct_counter):
+        found = selection.with_cells(pipeline, table, wanted)
+        data = direct_data(pipeline, table, [number for number, _ in found])
+        for number, entry in found:
+            yield p4runtime_pb2.DirectCounterEntry(table_entry=entry, data=data[number])
 
 
 def read_registers(
@@ -155,25 +170,18 @@ def _data(packets: int, num_bytes: int) -> p4runtime_pb2.CounterData:
     )
 
 
-def _counts(data: p4runtime_pb2.CounterData) -> tuple[int, int]:
+def _counts(data: p4runtime_pb2.CounterData) -> _Counts:
     for count in (data.packet_count, data.byte_count):
         if count < 0:
             raise invalid(f"a counter cannot be {count}")
-    return data.packet_count, data.byte_count
-
-
-def _entry_id(table: TableInfo, snapshot: Snapshot, given: p4runtime_pb2.TableEntry) -> int:
-    if given.is_default_action:
-        return DEFAULT_ENTRY
-    entry = snapshot.tables[table.name].entries.get(decode_key(table, given))
-    if entry is None:
-        raise not_found(f"table {table.name} has no such entry")
-    return entry.id
+    return {"packets": data.packet_count, "num_bytes": data.byte_count}
 
 
 def cell_index(info: ArrayInfo, index: int) -> int:
-    if not 0 <= index < info.size:
-        message = f"index {index} of {info.name} is not in 0..{info.size - 1}"
+    message = f"index {index} of {info.name} is not in 0..{info.size - 1}"
+    if index < 0:
+        raise invalid(message)
+    if index >= info.size:
         raise RpcError(code_pb2.OUT_OF_RANGE, message)
     return index
 

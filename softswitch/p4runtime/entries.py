@@ -41,14 +41,25 @@ PORT_BITS = 32  # of P4Runtime's own egress_port; the state checks the program's
 def decode_entry(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry) -> EntryUpdate:
     """An entry to insert, modify or delete."""
     table = _table(info, given)
-    if table.is_const:
+    if table.is_const and (change is not Change.MODIFY or _says_more_than_cells(given)):
         message = f"table {table.name} has constant entries"
         raise RpcError(code_pb2.PERMISSION_DENIED, message)
+    if not table.fields:
+        raise invalid(f"table {table.name} has no key and takes no entries")
     matches, priority = decode_key(table, given)
+    if change is Change.DELETE:  # looks at nothing else
+        return EntryUpdate(change, table.name, matches, priority)
+    _check_parts(table, given)
     call = None
-    if change is not Change.DELETE:
+    if change is Change.INSERT or given.HasField("action"):
         call = decode_choice(info, table, given.action)
     return EntryUpdate(change, table.name, matches, priority, call)
+
+
+def _says_more_than_cells(given: p4runtime_pb2.TableEntry) -> bool:
+    """Whether an update of an entry changes more than its counter and meter."""
+    has_note = given.metadata or given.controller_metadata or given.idle_timeout_ns
+    return given.HasField("action") or bool(has_note)
 
 
 def decode_default(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry) -> DefaultUpdate:
@@ -58,11 +69,14 @@ def decode_default(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry
     table = _table(info, given)
     if change is not Change.MODIFY:
         raise invalid(f"the default entry of table {table.name} can only be modified")
+    _check_parts(table, given)
     if table.const_default is not None:  # p4c's JSON does not say so of tables with a selector
         message = f"table {table.name} has a constant default action"
         raise RpcError(code_pb2.PERMISSION_DENIED, message)
     if given.match or given.priority:
         raise invalid(f"the default entry of table {table.name} has no match and no priority")
+    if given.HasField("meter_config"):
+        raise unimplemented(f"a meter of the default entry, here of table {table.name}")
     if not given.HasField("action"):
         return DefaultUpdate(table.name, None)
     call = decode_action(info, table, given.action, is_default=True)
@@ -71,6 +85,13 @@ def decode_default(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry
 
 def _table(info: P4Info, given: p4runtime_pb2.TableEntry) -> TableInfo:
     table = info.tables.by_id(given.table_id)
+    if given.is_const:
+        raise invalid(f"is_const of an entry of table {table.name} cannot be written")
+    return table
+
+
+def _check_parts(table: TableInfo, given: p4runtime_pb2.TableEntry) -> None:
+    """What an entry has beside its key and action."""
     _check_idle(table, given)
     if given.HasField("meter_counter_data"):
         raise unimplemented("counters of a meter's colours")
@@ -78,7 +99,6 @@ def _table(info: P4Info, given: p4runtime_pb2.TableEntry) -> TableInfo:
         raise invalid(f"table {table.name} has no direct meter")
     if given.HasField("counter_data") and table.direct_counter is None:
         raise invalid(f"table {table.name} has no direct counter")
-    return table
 
 
 def _check_idle(table: TableInfo, given: p4runtime_pb2.TableEntry) -> None:
@@ -120,11 +140,17 @@ def encode_entry(pipeline: Pipeline, table: TableInfo, entry: Entry) -> p4runtim
     )
 
 
-def encode_default(
-    pipeline: Pipeline, table: TableInfo, call: ir.ActionCall | None
-) -> p4runtime_pb2.TableEntry:
+def encode_default(pipeline: Pipeline, table: TableInfo) -> p4runtime_pb2.TableEntry:
     """Without an action if none runs."""
-    found = p4runtime_pb2.TableEntry(table_id=table.id, is_default_action=True)
+    note = pipeline.default_notes.get(table.name, EntryNote())
+    call = pipeline.state.snapshot.tables[table.name].default
+    found = p4runtime_pb2.TableEntry(
+        table_id=table.id,
+        is_default_action=True,
+        controller_metadata=note.controller_metadata,
+        metadata=note.metadata,
+        is_const=table.const_default is not None,
+    )
     if call is not None:
         found.action.CopyFrom(encode_action(pipeline.info, call))
     return found
@@ -208,12 +234,16 @@ def decode_value_set(
     value_set = info.value_sets.by_id(given.value_set_id)
     if change is not Change.MODIFY:
         raise invalid(f"value set {value_set.name} can only be modified")
-    members = set()
+    members: set[tuple[int, ...]] = set()
     for member in given.members:
         matches = decode_matches(f"value set {value_set.name}", value_set.fields, member.match)
         if not all(isinstance(match, ir.Exact) for match in matches):
             raise unimplemented("value sets with masks or ranges")
-        members.add(tuple(m.value for m in matches if isinstance(m, ir.Exact)))
+        values = tuple(m.value for m in matches if isinstance(m, ir.Exact))
+        if values in members:
+            message = f"value set {value_set.name}: {', '.join(map(hex, values))} is given twice"
+            raise RpcError(code_pb2.ALREADY_EXISTS, message)
+        members.add(values)
     return ValueSetUpdate(value_set.name, frozenset(members))
 
 

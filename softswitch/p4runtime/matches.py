@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
 from softswitch import ir
 from softswitch.p4info import DATA_PLANE_KIND, ActionInfo, FieldInfo, FieldKind, P4Info, TableInfo
 from softswitch.p4runtime.bytestrings import decode, encode
-from softswitch.p4runtime.status import invalid
+from softswitch.p4runtime.status import RpcError, invalid
 
 Matches = tuple[ir.Match, ...]
 
@@ -161,9 +162,13 @@ def _check_use(table: TableInfo, action: ActionInfo, *, is_default: bool) -> Non
     if use is None:
         raise invalid(f"table {table.name} has no action {action.name}")
     if is_default and not use.as_default:
-        raise invalid(f"action {action.name} cannot be the default of table {table.name}")
+        raise _out_of_scope(f"action {action.name} cannot be the default of table {table.name}")
     if not is_default and not use.in_entries:
-        raise invalid(f"action {action.name} can only be the default of table {table.name}")
+        raise _out_of_scope(f"action {action.name} can only be the default of table {table.name}")
+
+
+def _out_of_scope(message: str) -> RpcError:
+    return RpcError(code_pb2.PERMISSION_DENIED, message)
 
 
 def _decode_params(action: str, params: Iterable[p4runtime_pb2.Action.Param]) -> dict[int, bytes]:

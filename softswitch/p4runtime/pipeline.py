@@ -96,6 +96,7 @@ class Pipeline:
     digests: Digests
     idle: IdleEntries
     entry_notes: dict[tuple[str, EntryKey], EntryNote] = field(default_factory=dict)
+    default_notes: dict[str, EntryNote] = field(default_factory=dict)
     group_notes: dict[int, GroupNote] = field(default_factory=dict)
     session_notes: dict[int, SessionNote] = field(default_factory=dict)
 
@@ -144,6 +145,7 @@ def carry_over(old: Pipeline, new: Pipeline) -> None:
     except StateError as error:
         raise invalid(f"the present state does not fit the new pipeline: {error}") from error
     new.entry_notes = dict(old.entry_notes)
+    new.default_notes = dict(old.default_notes)
     new.group_notes = dict(old.group_notes)
     new.session_notes = dict(old.session_notes)
     for name in new.state.snapshot.digests:

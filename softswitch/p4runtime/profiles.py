@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Collection, Iterator, Sequence
 
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
@@ -13,7 +12,7 @@ from softswitch import ir
 from softswitch.p4info import P4Info, ProfileInfo, TableInfo
 from softswitch.p4runtime.matches import decode_action, decode_call, encode_action, encode_call
 from softswitch.p4runtime.pipeline import Pipeline
-from softswitch.p4runtime.status import RpcError, invalid, not_found
+from softswitch.p4runtime.status import RpcError, invalid, not_found, unimplemented
 from softswitch.state import (
     ActionGroup,
     ActionGroupUpdate,
@@ -48,24 +47,39 @@ def _decode_set(
     info: P4Info, table: TableInfo, given: p4runtime_pb2.ActionProfileActionSet
 ) -> ActionSet:
     items, what = given.action_profile_actions, f"an action set of table {table.name}"
+    weights = [item.weight for item in items]
     for item in items:
-        if item.weight < 1:
-            raise invalid(f"a weight of {item.weight} in {what}")
-    total, most = sum(item.weight for item in items), _most_weights(info, table)
-    if total > most:  # each takes a row of memory
-        raise invalid(f"weights of {total} in {what}, above {most}")
-    calls: list[ir.ActionCall] = []
-    for item in items:
-        calls += [decode_call(info, table, item.action)] * item.weight
-    return ActionSet(tuple(calls))
+        _check_watch(item, what)
+    if table.profile is not None:
+        _check_set(info.profiles.by_id(table.profile), weights, what)
+    return ActionSet(tuple((decode_call(info, table, i.action), i.weight) for i in items))
 
 
-def _most_weights(info: P4Info, table: TableInfo) -> int:
-    """Of one action set."""
-    profile = info.profiles.by_id(table.profile) if table.profile is not None else None
-    if profile is None or profile.counts_members:
-        return MAX_WEIGHT
-    return profile.most_of_group or MAX_WEIGHT
+def _check_set(profile: ProfileInfo, weights: Sequence[int], what: str) -> None:
+    """Spec section 9.2.3; every weight takes a row of memory."""
+    for weight in weights:
+        _check_weight(profile, weight, what)
+    size, sizes = _size(profile, weights)
+    if 0 < profile.most_of_group < size:
+        raise invalid(f"{sizes} of {size} in {what}, above {profile.most_of_group}")
+
+
+def _size(profile: ProfileInfo, weights: Collection[int]) -> tuple[int, str]:
+    """What counts against the most of a group, and what it is."""
+    return (len(weights), "members") if profile.counts_members else (sum(weights), "weights")
+
+
+def _check_weight(profile: ProfileInfo, weight: int, what: str) -> None:
+    most = min(profile.most_of_member or MAX_WEIGHT, MAX_WEIGHT)
+    if not 1 <= weight <= most:
+        raise invalid(f"a weight of {weight} in {what}, not in 1..{most}")
+
+
+def _check_watch(
+    given: p4runtime_pb2.ActionProfileAction | p4runtime_pb2.ActionProfileGroup.Member, what: str
+) -> None:
+    if given.watch or given.watch_port:
+        raise unimplemented(f"watch ports, and {what} has one")
 
 
 def encode_choice(info: P4Info, choice: Choice) -> p4runtime_pb2.TableAction:
@@ -76,11 +90,11 @@ def encode_choice(info: P4Info, choice: Choice) -> p4runtime_pb2.TableAction:
             return p4runtime_pb2.TableAction(action_profile_member_id=member)
         case UseGroup(group):
             return p4runtime_pb2.TableAction(action_profile_group_id=group)
-        case ActionSet(calls):
+        case ActionSet(items):
             out = p4runtime_pb2.TableAction()
-            for call, same in groupby(calls):
+            for call, weight in items:
                 out.action_profile_action_set.action_profile_actions.add(
-                    action=encode_call(info, call), weight=len(list(same))
+                    action=encode_call(info, call), weight=weight
                 )
             return out
 
@@ -91,6 +105,7 @@ def decode_member(
     profile = info.profiles.by_id(given.action_profile_id)
     call = None
     if change is not Change.DELETE:
+        _check_id("member", given.member_id, profile)
         if not profile.tables:
             raise invalid(f"action profile {profile.name} belongs to no table")
         call = decode_call(info, info.tables.by_id(profile.tables[0]), given.action)
@@ -100,31 +115,36 @@ def decode_member(
 def decode_group(
     info: P4Info, change: Change, given: p4runtime_pb2.ActionProfileGroup
 ) -> ActionGroupUpdate:
-    profile = info.profiles.by_id(given.action_profile_id)
+    profile, group = info.profiles.by_id(given.action_profile_id), given.group_id
+    if change is Change.DELETE:
+        return ActionGroupUpdate(change, profile.name, group)
+    _check_id("group", group, profile)
     weights: dict[int, int] = {}
     for member in given.members:
         if member.member_id in weights:
-            raise invalid(f"member {member.member_id} is twice in group {given.group_id}")
+            raise invalid(f"member {member.member_id} is twice in group {group}")
+        _check_watch(member, f"group {group}")
+        _check_weight(profile, member.weight, f"group {group}")
         weights[member.member_id] = member.weight
-    if change is not Change.DELETE:
-        _check_size(profile, given.group_id, weights, given.max_size)
-    value = ActionGroup(weights, given.max_size)
-    return ActionGroupUpdate(change, profile.name, given.group_id, value)
+    _check_size(profile, group, weights.values(), given.max_size)
+    return ActionGroupUpdate(change, profile.name, group, ActionGroup(weights, given.max_size))
 
 
-def _check_size(
-    profile: ProfileInfo, group: int, weights: Mapping[int, int], max_size: int
-) -> None:
+def _check_id(kind: str, number: int, profile: ProfileInfo) -> None:
+    if number == 0:
+        raise invalid(f"a {kind} of action profile {profile.name} needs an id above 0")
+
+
+def _check_size(profile: ProfileInfo, group: int, weights: Collection[int], max_size: int) -> None:
     """Spec section 9.2.2; a max_size of 0 is taken for the profile's own, as BMv2 does."""
     most = profile.most_of_group
     if max_size < 0 or 0 < most < max_size:
         limit = f"0..{most}" if most else "0 or above"
         raise invalid(f"max_size of group {group} is {max_size}, not {limit}")
-    size = len(weights) if profile.counts_members else sum(weights.values())
+    size, sizes = _size(profile, weights)
     limit_of_size = max_size or most
     if limit_of_size and size > limit_of_size:
-        what = "members" if profile.counts_members else "weights"
-        message = f"the {what} of group {group} come to {size}, above {limit_of_size}"
+        message = f"the {sizes} of group {group} come to {size}, above {limit_of_size}"
         raise RpcError(code_pb2.RESOURCE_EXHAUSTED, message)
 
 

@@ -13,7 +13,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import DEFAULT_ENTRY
 from softswitch.p4info import TableInfo
-from softswitch.p4runtime import cells, digests, entries, meters, profiles
+from softswitch.p4runtime import cells, digests, entries, meters, profiles, selection
 from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.roles import Role
 from softswitch.p4runtime.status import invalid, not_found, unimplemented
@@ -42,38 +42,20 @@ def _read_one(pipeline: Pipeline, asked: p4runtime_pb2.Entity) -> Entities:
 
 
 def _read_table_entries(pipeline: Pipeline, asked: p4runtime_pb2.TableEntry) -> Entities:
-    if asked.table_id == 0:
-        tables = list(pipeline.info.tables)
-        if asked.match:
-            raise invalid("a match needs a table id")
-    else:
-        tables = [pipeline.info.tables.by_id(asked.table_id)]
-    for table in tables:
+    if asked.HasField("meter_counter_data"):
+        raise unimplemented("counters of a meter's colours")
+    by_id = pipeline.info.tables.by_id
+    for table in selection.tables(pipeline, asked, by_id, lambda _: True):
         if asked.is_default_action:
             yield _default_entity(pipeline, table, asked)
         else:
             yield from _entry_entities(pipeline, table, asked)
 
 
-def _chosen(
-    pipeline: Pipeline, table: TableInfo, asked: p4runtime_pb2.TableEntry
-) -> Iterator[Entry]:
-    """One entry by its key, or all that have the priority asked for, if any."""
-    held = pipeline.state.snapshot.tables[table.name].entries
-    if asked.match:
-        entry = held.get(entries.decode_key(table, asked))
-        if entry is not None:
-            yield entry
-        return
-    for entry in held.values():
-        if asked.priority in (0, entry.priority):
-            yield entry
-
-
 def _entry_entities(
     pipeline: Pipeline, table: TableInfo, asked: p4runtime_pb2.TableEntry
 ) -> Entities:
-    chosen = list(_chosen(pipeline, table, asked))
+    chosen = list(selection.entries(pipeline, table, asked))
     wants_counts = asked.HasField("counter_data") and table.direct_counter is not None
     ids = [entry.id for entry in chosen] if wants_counts else []
     data = cells.direct_data(pipeline, table, ids) if wants_counts else {}
@@ -111,8 +93,7 @@ def _default_entity(
 ) -> p4runtime_pb2.Entity:
     if asked.HasField("time_since_last_hit"):
         raise invalid("default entries have no time_since_last_hit")
-    call = pipeline.state.snapshot.tables[table.name].default
-    found = p4runtime_pb2.Entity(table_entry=entries.encode_default(pipeline, table, call))
+    found = p4runtime_pb2.Entity(table_entry=entries.encode_default(pipeline, table))
     if asked.HasField("counter_data") and table.direct_counter is not None:
         data = cells.direct_data(pipeline, table, [DEFAULT_ENTRY])
         found.table_entry.counter_data.CopyFrom(data[DEFAULT_ENTRY])

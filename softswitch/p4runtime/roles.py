@@ -151,7 +151,11 @@ def name_of(info: P4Info, entity: p4runtime_pb2.Entity) -> str | None:
     """
     kind = entity.WhichOneof("entity")
     if kind == "packet_replication_engine_entry":
-        return GROUPS
+        one = entity.packet_replication_engine_entry
+        names_one = (
+            one.multicast_group_entry.multicast_group_id or one.clone_session_entry.session_id
+        )
+        return GROUPS if names_one else None
     if kind not in _NAMES:
         return None
     items, number = _NAMES[kind](info, getattr(entity, kind))

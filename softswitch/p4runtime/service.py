@@ -185,6 +185,8 @@ class Service:
     ) -> p4runtime_pb2.GetForwardingPipelineConfigResponse:
         try:
             self.check_device(request.device_id)
+            if request.response_type not in GetRequest.ResponseType.values():
+                raise invalid(f"response_type {request.response_type} is none of the request's")
             with self._lock:
                 config = self._present().config
         except SwitchError as error:

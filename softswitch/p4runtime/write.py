@@ -20,11 +20,14 @@ from p4.v1 import p4runtime_pb2
 from softswitch.engine import Engine
 from softswitch.errors import StateError, SwitchError
 from softswitch.p4runtime import cells, digests, entries, meters, profiles
+from softswitch.p4runtime.cells import LateWrite
 from softswitch.p4runtime.pipeline import EntryNote, GroupNote, Pipeline, SessionNote
 from softswitch.p4runtime.roles import Role
+from softswitch.p4runtime.selection import Target
 from softswitch.p4runtime.status import RpcError, invalid, unimplemented
 from softswitch.state import (
     Change,
+    DefaultUpdate,
     DigestUpdate,
     EntryUpdate,
     GroupUpdate,
@@ -39,7 +42,6 @@ CHANGES = {
     p4runtime_pb2.Update.DELETE: Change.DELETE,
 }
 Errors = list[SwitchError | None]
-LateWrite = Callable[[Snapshot], cells.EngineWrite]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +111,26 @@ def _plan(pipeline: Pipeline, update: p4runtime_pb2.Update) -> Plan:
 
 
 def _plan_table_entry(pipeline: Pipeline, change: Change, given: p4runtime_pb2.TableEntry) -> Plan:
-    late = _late_writes(pipeline, given)
     if given.is_default_action:
-        default = entries.decode_default(pipeline.info, change, given)
-        return Plan(default, cells=late)
+        return _plan_default(pipeline, change, given)
     update = entries.decode_entry(pipeline.info, change, given)
     if change is Change.DELETE:
         return Plan(update, lambda: _forget_entry(pipeline, update))
+    late = _late_writes(pipeline, change, given)
     note = entries.note_of(given)
     return Plan(update, lambda: _note_entry(pipeline, update, note), late)
+
+
+def _plan_default(pipeline: Pipeline, change: Change, given: p4runtime_pb2.TableEntry) -> Plan:
+    update = entries.decode_default(pipeline.info, change, given)
+    late = _late_writes(pipeline, change, given)
+    # Without an action the entry is the program's own again, and nothing hangs on it.
+    note = entries.note_of(given) if given.HasField("action") else EntryNote()
+    return Plan(update, lambda: _note_default(pipeline, update, note), late)
+
+
+def _note_default(pipeline: Pipeline, update: DefaultUpdate, note: EntryNote) -> None:
+    pipeline.default_notes[update.table] = note
 
 
 def _note_entry(pipeline: Pipeline, update: EntryUpdate, note: EntryNote) -> None:
@@ -129,20 +142,26 @@ def _forget_entry(pipeline: Pipeline, update: EntryUpdate) -> None:
     pipeline.entry_notes.pop((update.table, (update.matches, update.priority)), None)
 
 
-def _late_writes(pipeline: Pipeline, given: p4runtime_pb2.TableEntry) -> LateWrite | None:
-    """What an entry says of its own counter and meter; what it does not stays."""
-    writes: list[LateWrite] = []
+def _late_writes(
+    pipeline: Pipeline, change: Change, given: p4runtime_pb2.TableEntry
+) -> LateWrite | None:
+    """What an entry says of its own counter and meter. Without a word the counter stays, the meter
+    does not (spec section 9.1.6).
+    """
+    table = pipeline.info.tables.by_id(given.table_id)
+    target, writes = Target.of(table, given), list[LateWrite]()
     if given.HasField("counter_data"):
-        counted = p4runtime_pb2.DirectCounterEntry(table_entry=given, data=given.counter_data)
-        writes.append(partial(cells.direct_counter_write, pipeline, given=counted))
+        writes.append(cells.counts_write(pipeline, target, given.counter_data))
     if given.HasField("meter_config"):
-        metered = p4runtime_pb2.DirectMeterEntry(table_entry=given, config=given.meter_config)
-        writes.append(partial(meters.direct_meter_write, pipeline, given=metered))
-    return partial(_all_of, writes) if writes else None
+        writes.append(meters.rates_write(target, given.meter_config))
+    elif table.direct_meter is not None and target.key and change is Change.MODIFY:
+        writes.append(meters.rates_write(target, None))
+    return partial(_all_of, target, writes) if writes else None
 
 
-def _all_of(writes: list[LateWrite], snapshot: Snapshot) -> cells.EngineWrite:
-    ready = [write(snapshot) for write in writes]
+def _all_of(target: Target, writes: list[LateWrite], snapshot: Snapshot) -> cells.EngineWrite:
+    """None for an entry that the same request deletes again."""
+    ready = [write(snapshot) for write in writes] if target.is_in(snapshot) else []
 
     def write_all(engine: Engine) -> None:
         for write in ready:
@@ -214,7 +233,7 @@ def _plan_direct_counter(
     pipeline: Pipeline, change: Change, given: p4runtime_pb2.DirectCounterEntry
 ) -> Plan:
     _only_modify(change, "a direct counter")
-    return Plan(cells=lambda snapshot: cells.direct_counter_write(pipeline, snapshot, given))
+    return Plan(cells=cells.direct_counter_write(pipeline, given))
 
 
 def _plan_member(
@@ -239,7 +258,7 @@ def _plan_direct_meter(
     pipeline: Pipeline, change: Change, given: p4runtime_pb2.DirectMeterEntry
 ) -> Plan:
     _only_modify(change, "a direct meter")
-    return Plan(cells=lambda snapshot: meters.direct_meter_write(pipeline, snapshot, given))
+    return Plan(cells=meters.direct_meter_write(pipeline, given))
 
 
 def _plan_register(pipeline: Pipeline, change: Change, given: p4runtime_pb2.RegisterEntry) -> Plan:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from softswitch import ir
 from softswitch.errors import InvalidUpdate, NotAllowed, NotFound
+from softswitch.state.describe import describe_choice
 from softswitch.state.snapshot import ActionSet, Choice, Replica, UseGroup
 from softswitch.state.updates import (
     ActionGroupUpdate,
@@ -47,10 +48,11 @@ def wildcard(key: ir.Key) -> ir.Match:
 
 def check_entry(program: ir.Program, update: EntryUpdate) -> None:
     table = _table(program, update.table)
-    if table.is_const:
+    keeps_its_call = update.change is Change.MODIFY and update.call is None
+    if table.is_const and not keeps_its_call:
         raise NotAllowed(f"table {table.name} has constant entries")
     if not table.keys:
-        raise NotAllowed(f"table {table.name} has no key and takes no entries")
+        raise InvalidUpdate(f"table {table.name} has no key and takes no entries")
     if len(update.matches) != len(table.keys):
         raise InvalidUpdate(
             f"table {table.name} has {len(table.keys)} keys; {len(update.matches)} values given"
@@ -58,25 +60,29 @@ def check_entry(program: ir.Program, update: EntryUpdate) -> None:
     for key, match in zip(table.keys, update.matches, strict=True):
         check_match(table, key, match)
     _check_priority(table, update.priority)
-    if update.change is not Change.DELETE:
-        if update.call is None:
-            raise InvalidUpdate(f"an entry of table {table.name} needs an action")
+    if update.change is Change.INSERT and update.call is None:
+        raise InvalidUpdate(f"an entry of table {table.name} needs an action")
+    if update.change is not Change.DELETE and update.call is not None:
         _check_choice(program, table, update.call)
 
 
 def _check_choice(program: ir.Program, table: ir.Table, choice: Choice) -> None:
     if (table.profile is None) != isinstance(choice, ir.ActionCall):
         uses = "calls actions" if table.profile is None else f"uses action profile {table.profile}"
-        raise InvalidUpdate(f"table {table.name} {uses}; {choice} given")
+        raise InvalidUpdate(f"table {table.name} {uses}; {describe_choice(choice)} given")
     if isinstance(choice, ir.ActionCall):
         check_call(program, table, choice)
     if isinstance(choice, UseGroup | ActionSet):
         _check_selector(program, table.profile or "")
     if isinstance(choice, ActionSet):
-        if not choice.calls:
-            raise InvalidUpdate(f"an action set in table {table.name} has no action")
-        for call in choice.calls:
+        what = f"an action set in table {table.name}"
+        if not choice.items:
+            raise InvalidUpdate(f"{what} has no action")
+        for call, weight in choice.items:
             check_call(program, table, call)
+            _check_range(f"the weight {weight} of {call.action} in {what}", weight, 1, MAX_WEIGHT)
+        total = sum(weight for _, weight in choice.items)
+        _check_range(f"the sum of weights {total} of {what}", total, 1, MAX_WEIGHT)
 
 
 def check_member(program: ir.Program, update: MemberUpdate) -> None:

@@ -11,10 +11,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from softswitch.errors import AlreadyExists, NotFound, ResourceExhausted, StateError, StillUsed
+from softswitch.errors import (
+    AlreadyExists,
+    InvalidUpdate,
+    NotFound,
+    ResourceExhausted,
+    StateError,
+    StillUsed,
+)
 from softswitch.ir import Program
 from softswitch.state import checks
+from softswitch.state.describe import describe_key
 from softswitch.state.snapshot import (
+    ActionSet,
     Choice,
     Entry,
     EntryKey,
@@ -135,11 +144,14 @@ class _Draft:
         key = (update.matches, update.priority)
         self._changed.setdefault(update.table, []).append(key)
         old = entries.get(key)
-        _check_presence(f"an entry {_text(key)} in table {update.table}", update.change, old)
+        if (old is not None) == (update.change is Change.INSERT):  # the text takes its time
+            what = describe_key(self._program.tables[update.table], *key)
+            _check_presence(f"an entry {what} in table {update.table}", update.change, old)
         if update.change is Change.DELETE:
             del entries[key]
             return
-        assert update.call is not None
+        if update.call is None:
+            return
         self._check_choice(update.table, update.call)
         if old is not None:
             entries[key] = replace(old, call=update.call)
@@ -156,6 +168,11 @@ class _Draft:
             raise NotFound(f"action profile {profile} has no member {choice.member}")
         if isinstance(choice, UseGroup) and choice.group not in state.groups:
             raise NotFound(f"action profile {profile} has no group {choice.group}")
+        if isinstance(choice, ActionSet) and (state.members or state.groups):
+            raise InvalidUpdate(
+                f"action profile {profile} has members or groups, and so no entry of table {table}"
+                " can have an action set of its own"
+            )
 
     def _new_entry(self, update: EntryUpdate, call: Choice, num_entries: int) -> Entry:
         size = self._program.tables[update.table].size
@@ -180,6 +197,7 @@ class _Draft:
             self._check_unused(update.profile, UseMember(update.member), what)
             del members[update.member]
         else:
+            self._check_has_no_sets(update.profile, what)
             size = self._program.profiles[update.profile].size
             if update.member not in members and len(members) >= size:
                 raise ResourceExhausted(f"action profile {update.profile} is full with {size}")
@@ -191,16 +209,34 @@ class _Draft:
         profile = self._profiles[update.profile]
         groups = dict(profile.groups)
         what = f"a group {update.group} in action profile {update.profile}"
-        _check_presence(what, update.change, groups.get(update.group))
+        old = groups.get(update.group)
+        _check_presence(what, update.change, old)
         if update.change is Change.DELETE:
             self._check_unused(update.profile, UseGroup(update.group), what)
             del groups[update.group]
         else:
+            self._check_has_no_sets(update.profile, what)
+            if old is not None and old.max_size != update.value.max_size:
+                sizes = f"the max_size {old.max_size}, which {update.value.max_size} cannot replace"
+                raise InvalidUpdate(f"{what.removeprefix('a ')} has {sizes}")
             for member in update.value.weights:
                 if member not in profile.members:
                     raise NotFound(f"action profile {update.profile} has no member {member}")
             groups[update.group] = update.value
         self._profiles[update.profile] = ProfileState(profile.members, groups)
+
+    def _check_has_no_sets(self, profile: str, what: str) -> None:
+        """Entries with action sets of their own and members exclude each other, and so one entry of
+        a table tells of all.
+        """
+        for table in self._program.tables.values():
+            if table.profile == profile:
+                first = next(iter(self._tables[table.name].entries.values()), None)
+                if first is not None and isinstance(first.call, ActionSet):
+                    raise InvalidUpdate(
+                        f"entries of table {table.name} have action sets of their own, and so"
+                        f" there cannot be {what}"
+                    )
 
     def _check_unused(self, profile: str, choice: Choice, what: str) -> None:
         """No entry of the profile's tables may refer to what is deleted."""
@@ -243,9 +279,3 @@ def _check_presence(what: str, change: Change, old: object) -> None:
         raise AlreadyExists(f"there is already {what}")
     if change is not Change.INSERT and old is None:
         raise NotFound(f"there is no {what.removeprefix('an ').removeprefix('a ')}")
-
-
-def _text(key: EntryKey) -> str:
-    matches, priority = key
-    text = ", ".join(map(str, matches))
-    return f"[{text}] priority {priority}" if priority else f"[{text}]"

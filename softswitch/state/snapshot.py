@@ -29,9 +29,14 @@ class UseGroup:
 
 @dataclass(frozen=True, slots=True)
 class ActionSet:
-    """An entry that has a group of its own: calls in order, each as often as it weighs."""
+    """An entry that has a group of its own: calls in order, with their weights."""
 
-    calls: tuple[ActionCall, ...]
+    items: tuple[tuple[ActionCall, int], ...]
+
+    @property
+    def calls(self) -> tuple[ActionCall, ...]:
+        """Each as often as it weighs."""
+        return tuple(call for call, weight in self.items for _ in range(weight))
 
 
 Choice: TypeAlias = ActionCall | UseMember | UseGroup | ActionSet
@@ -100,7 +105,7 @@ class ActionGroup:
     """Members by number, and how much each weighs."""
 
     weights: Mapping[int, int]
-    max_size: int = 0  # what a controller said; of no account here
+    max_size: int = 0  # what a controller said when it inserted the group; stays as it was
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ _AT_ONCE = DigestConfig()
 
 @dataclass(frozen=True, slots=True)
 class EntryUpdate:
-    """One value for each key of the table, wildcards included; DELETE does not look at `call`.
+    """One value for each key of the table, wildcards included; DELETE does not look at `call`,
+    MODIFY without one leaves the entry as it is.
 
     Entries of a table with an action profile use its members and groups, all others call actions.
     """

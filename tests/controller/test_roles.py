@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from p4.v1 import p4runtime_pb2
+from p4.v1.p4runtime_pb2_grpc import P4RuntimeStub
 
 from controller import tables
 from controller.claim import ClaimedError, Place, claim_job
@@ -100,6 +103,23 @@ def test_a_reader_reads_what_it_may_and_nothing_else(server: Embedded) -> None:
             switch.counters()
         with pytest.raises(SwitchError, match="role 'monitor' may not read"):
             switch.read_state()
+
+
+def test_a_read_of_all_groups_gives_those_that_may_be_read(server: Embedded) -> None:
+    deploy(server, "")
+    channel = grpc.insecure_channel(server.grpc)
+    request = p4runtime_pb2.ReadRequest(device_id=1)
+    entity = request.entities.add().packet_replication_engine_entry
+    entity.SetInParent()
+    found = {}
+    for request.role in ("tenant", "monitor"):
+        replies = P4RuntimeStub(channel).Read(request)
+        found[request.role] = sum(len(reply.entities) for reply in replies)
+    assert (found["tenant"] > 0, found["monitor"]) == (True, 0)
+    entity.multicast_group_entry.multicast_group_id = 1
+    with pytest.raises(grpc.RpcError, match="role 'monitor' may not read groups"):
+        list(P4RuntimeStub(channel).Read(request))
+    channel.close()
 
 
 def test_unknown_roles_and_clients_without_a_certificate_are_refused(server: Embedded) -> None:

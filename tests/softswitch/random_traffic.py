@@ -41,6 +41,12 @@ class Generator:
         self.program = program
         self.random = random.Random(seed)
         self.pools: dict[int, list[int]] = {}
+        # Profiles whose entries have action sets of their own; others have members and groups.
+        self.with_sets = {
+            profile.name
+            for profile in program.profiles.values()
+            if profile.selector is not None and self.random.random() < 0.3
+        }
 
     def value(self, bits: int) -> int:
         """Mostly one of a few numbers of this width, now and then any."""
@@ -57,7 +63,8 @@ class Generator:
     def updates(self) -> Iterator[Update]:
         """A whole control plane, for a switch that has none yet."""
         for profile in self.program.profiles.values():
-            yield from self._profile(profile)
+            if profile.name not in self.with_sets:
+                yield from self._profile(profile)
         for table in self.program.tables.values():
             if table.keys and not table.is_const:
                 yield from self._entries(table)
@@ -88,13 +95,13 @@ class Generator:
     def _choice(self, table: ir.Table) -> Choice:
         if table.profile is None:
             return self._call(table)
+        if table.profile in self.with_sets:
+            calls = (self._call(table) for _ in range(self.random.randint(1, 3)))
+            return ActionSet(tuple((call, self.random.randint(1, 3)) for call in calls))
         member = UseMember(self.random.randrange(MEMBERS))
         if self.program.profiles[table.profile].selector is None:
             return member
-        calls = tuple(self._call(table) for _ in range(self.random.randint(1, 3)))
-        return self.random.choice(
-            [member, UseGroup(self.random.randrange(GROUPS)), ActionSet(calls)]
-        )
+        return self.random.choice([member, UseGroup(self.random.randrange(GROUPS))])
 
     def rates(self) -> MeterRates:
         """A few packets, or a frame or so, at the time of the tests' clock."""

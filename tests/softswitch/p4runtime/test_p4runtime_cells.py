@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multicast groups, counters, registers and value sets over P4Runtime."""
 
+import grpc
 import pytest
 from p4.v1 import p4runtime_pb2 as p4
 
@@ -158,6 +159,43 @@ class TestCells:
             p4.CounterData(packet_count=7, byte_count=70),
         ]
 
+    def test_a_counter_without_data_stays_as_it_is(self, ctl):
+        ctl.write((INSERT, exact(ctl, b"\x01")), (MODIFY, self.counter(ctl, 3, 5, 6)))
+        ctl.write((MODIFY, self.direct(ctl, b"\x01", 7, 8)))
+        whole, direct = self.counter(ctl), self.direct(ctl, b"\x01")
+        whole.counter_entry.ClearField("data")
+        direct.direct_counter_entry.ClearField("data")
+        ctl.write((MODIFY, whole), (MODIFY, direct), (MODIFY, exact(ctl, b"\x01")))
+        [cell], [its] = ctl.read(self.counter(ctl, 3)), ctl.read(direct)
+        assert cell == self.counter(ctl, 3, 5, 6)
+        assert its.direct_counter_entry.data == p4.CounterData(packet_count=7, byte_count=8)
+
+    def test_the_counter_of_the_default_entry_is_read_and_set_alone(self, ctl):
+        ctl.result(0, 9)
+        asked = self.direct(ctl)
+        asked.direct_counter_entry.table_entry.is_default_action = True
+        [found] = ctl.read(asked)
+        assert found.direct_counter_entry.table_entry.is_default_action
+        assert found.direct_counter_entry.data.packet_count == 1
+        asked.direct_counter_entry.data.packet_count = 40
+        ctl.write((MODIFY, asked))
+        ctl.result(0, 9)
+        [found] = ctl.read(asked)
+        assert found.direct_counter_entry.data.packet_count == 41
+
+    def test_the_counter_of_an_entry_that_is_not_there_is_not_found(self, ctl):
+        with pytest.raises(grpc.RpcError) as error:
+            ctl.read(self.direct(ctl, b"\x01"))
+        assert error.value.code() is grpc.StatusCode.NOT_FOUND
+        assert ctl.read(self.direct(ctl)) == []
+
+    def test_an_entry_made_and_deleted_in_one_request_leaves_no_count(self, ctl):
+        made = exact(ctl, b"\x01", counter_data=p4.CounterData(packet_count=10))
+        ctl.write((INSERT, made), (DELETE, made))
+        ctl.write((INSERT, exact(ctl, b"\x01")))
+        [found] = ctl.read(self.direct(ctl))
+        assert found.direct_counter_entry.data == p4.CounterData()
+
     def test_registers_are_read_and_written(self, ctl):
         ctl.result(5, 2, 0x1234)
         assert ctl.read(self.register(ctl, 2)) == [self.register(ctl, 2, b"\x12\x34")]
@@ -178,7 +216,8 @@ class TestCells:
             (INSERT, self.counter(ctl, 0)),
             (MODIFY, self.direct(ctl, b"\x05")),
         )
-        codes = ["OUT_OF_RANGE"] * 4 + ["INVALID_ARGUMENT"] * 2 + ["NOT_FOUND"]
+        codes = ["OUT_OF_RANGE", "INVALID_ARGUMENT", "OUT_OF_RANGE", "OUT_OF_RANGE"]
+        codes += ["INVALID_ARGUMENT"] * 2 + ["NOT_FOUND"]
         assert [code for _, code, _ in refused] == codes
 
     def test_a_value_set_is_written_whole(self, ctl):
@@ -194,3 +233,8 @@ class TestCells:
         ctl.write((MODIFY, entity))
         assert ctl.result(3, 1) == (1, 11)
         assert [r[1] for r in ctl.refused((INSERT, entity))] == ["INVALID_ARGUMENT"]
+        for _ in range(2):
+            entity.value_set_entry.members.add().match.add(field_id=1).exact.value = b"\x09"
+        [(_, code, message)] = ctl.refused((MODIFY, entity))
+        assert code == "ALREADY_EXISTS"
+        assert message.endswith("0x9 is given twice")

@@ -3,6 +3,7 @@
 
 import struct
 
+import grpc
 import pytest
 from p4.v1 import p4runtime_pb2 as p4
 
@@ -51,6 +52,15 @@ def entry(ctl, table="by_hash", key=1, **how):
     for name, value in how.items():
         setattr(entity.table_entry.action, name, value)
     return entity
+
+
+def with_set(ctl, *calls):
+    """An entry with (call, weight) pairs of its own."""
+    own = entry(ctl)
+    its_set = own.table_entry.action.action_profile_action_set
+    for call, weight in calls:
+        its_set.action_profile_actions.add(action=action(ctl, call), weight=weight)
+    return own
 
 
 def reply(ctl, op, key=1, flow=0, index=0):
@@ -102,10 +112,7 @@ class TestProfiles:
         assert reply(ctl, 1) == (0, 0)
 
     def test_an_entry_has_a_set_of_its_own(self, ctl):
-        own = entry(ctl)
-        its_set = own.table_entry.action.action_profile_action_set
-        its_set.action_profile_actions.add(action=action(ctl, RESULT), weight=2)
-        its_set.action_profile_actions.add(action=action(ctl, OTHER), weight=1)
+        own = with_set(ctl, (RESULT, 1), (RESULT, 1), (OTHER, 1))
         ctl.write((INSERT, own))
         assert {reply(ctl, 1, flow=flow) for flow in range(50)} == {(7, 0), (9, 0)}
         assert ctl.read(ctl.entry("by_hash")) == [own]
@@ -119,12 +126,53 @@ class TestProfiles:
         ctl.write((DELETE, used), (DELETE, group(ctl, 4)), (DELETE, member(ctl, 1)))
         assert ctl.read(p4.Entity(action_profile_member={})) == []
 
-    def test_weights_beyond_all_measure_are_refused(self, ctl):
-        own = entry(ctl)
-        actions = own.table_entry.action.action_profile_action_set.action_profile_actions
-        actions.add(action=action(ctl, RESULT), weight=2_000_000_000)
+    def test_action_sets_and_members_exclude_each_other(self, ctl):
+        own = with_set(ctl, (RESULT, 1))
+        ctl.write((INSERT, member(ctl, 1)))
         [(_, code, message)] = ctl.refused((INSERT, own))
-        assert (code, message[:24]) == ("INVALID_ARGUMENT", "weights of 2000000000 in")
+        assert (code, "has members or groups" in message) == ("INVALID_ARGUMENT", True)
+        ctl.write((DELETE, member(ctl, 1)))
+        ctl.write((INSERT, own))
+        refused = ctl.refused((INSERT, member(ctl, 1)), (INSERT, group(ctl, 1)))
+        assert codes(refused) == ["INVALID_ARGUMENT"] * 2
+        assert "entries of table Receive.by_hash have action sets" in refused[0][2]
+        ctl.write((DELETE, own), (INSERT, member(ctl, 1)))
+
+    def test_weights_beyond_all_measure_are_refused(self, ctl):
+        [(_, code, message)] = ctl.refused((INSERT, with_set(ctl, (RESULT, 2_000_000_000))))
+        assert (code, message[:25]) == ("INVALID_ARGUMENT", "a weight of 2000000000 in")
+        [(_, code, message)] = ctl.refused((INSERT, with_set(ctl, *[(RESULT, 40_000)] * 2)))
+        assert (code, message[:27]) == ("INVALID_ARGUMENT", "the sum of weights 80000 of")
+
+    def test_watch_ports_are_refused_not_forgotten(self, ctl):
+        ctl.write((INSERT, member(ctl, 1)))
+        watched, own = group(ctl, 4, (1, 1)), with_set(ctl, (RESULT, 1))
+        watched.action_profile_group.members[0].watch_port = b"\x01"
+        its_set = own.table_entry.action.action_profile_action_set
+        its_set.action_profile_actions[0].watch_port = b"\x01"
+        refused = ctl.refused((INSERT, watched), (INSERT, own))
+        assert codes(refused) == ["UNIMPLEMENTED"] * 2
+        assert refused[0][2] == "this switch does not support watch ports, and group 4 has one"
+
+    def test_a_group_keeps_its_max_size(self, ctl):
+        ctl.write((INSERT, group(ctl, 4)))
+        larger = group(ctl, 4)
+        larger.action_profile_group.max_size = 9
+        [(_, code, message)] = ctl.refused((MODIFY, larger))
+        assert code == "INVALID_ARGUMENT"
+        assert message.endswith("has the max_size 8, which 9 cannot replace")
+
+    def test_a_deletion_looks_at_the_number_alone(self, ctl):
+        ctl.write((INSERT, group(ctl, 4)), (INSERT, member(ctl, 1)))
+        nonsense = group(ctl, 4, (7, 0), (7, -1))
+        nonsense.action_profile_group.max_size = -5
+        ctl.write((DELETE, nonsense), (DELETE, member(ctl, 1, ("result",))))
+        assert ctl.read(p4.Entity(action_profile_group={})) == []
+
+    def test_0_is_no_number(self, ctl):
+        refused = ctl.refused((INSERT, member(ctl, 0)), (INSERT, group(ctl, 0)))
+        assert codes(refused) == ["INVALID_ARGUMENT"] * 2
+        assert refused[1][2] == "a group of action profile Receive.paths needs an id above 0"
 
     def test_a_group_is_no_larger_than_it_says(self, ctl):
         ctl.write((INSERT, member(ctl, 1)), (INSERT, member(ctl, 2)))
@@ -165,6 +213,41 @@ class TestMeters:
         assert ctl.read(asked) == [metered]
         ctl.write((MODIFY, self.direct(metered)))
         assert [reply(ctl, 3)[1] & 3 for _ in range(2)] == [0, 0]
+
+    def test_a_modification_without_rates_takes_them_away(self, ctl):
+        metered = ctl.entry("metered", [(1, "exact", b"\x01")], ("paced",))
+        metered.table_entry.meter_config.CopyFrom(self.CONFIG)
+        ctl.write((INSERT, metered))
+        assert [reply(ctl, 3)[1] & 3 for _ in range(4)] == [0, 1, 2, 2]
+        metered.table_entry.ClearField("meter_config")
+        ctl.write((MODIFY, metered))
+        assert [reply(ctl, 3)[1] & 3 for _ in range(3)] == [0, 0, 0]
+        [found] = ctl.read(self.direct(metered))
+        assert not found.direct_meter_entry.HasField("config")
+
+    def test_an_entry_whose_rates_are_refused_is_not_made(self, ctl):
+        metered = ctl.entry("metered", [(1, "exact", b"\x01")], ("paced",))
+        metered.table_entry.meter_config.CopyFrom(p4.MeterConfig(cir=-5))
+        [(_, code, message)] = ctl.refused((INSERT, metered))
+        assert (code, message) == ("INVALID_ARGUMENT", "cir of a meter is -5, below 0")
+        metered.table_entry.meter_config.CopyFrom(p4.MeterConfig(cir=5, pir=4))
+        [(_, _, message)] = ctl.refused((INSERT, metered))
+        assert message == "pir of a meter is 4, below its cir 5"
+        assert ctl.read(ctl.entry("metered")) == []
+
+    def test_the_meter_of_a_default_entry_and_counts_by_colour_are_not_there(self, ctl):
+        default = self.direct(ctl.entry("metered", is_default_action=True))
+        [found] = ctl.read(default)
+        assert not found.direct_meter_entry.HasField("config")
+        default.direct_meter_entry.config.CopyFrom(self.CONFIG)
+        counted = self.cell(ctl, 1)
+        counted.meter_entry.counter_data.SetInParent()
+        refused = ctl.refused((MODIFY, default), (MODIFY, counted))
+        assert codes(refused) == ["UNIMPLEMENTED"] * 2
+        missing = self.direct(ctl.entry("metered", [(1, "exact", b"\x09")]))
+        with pytest.raises(grpc.RpcError) as error:
+            ctl.read(missing)
+        assert error.value.code() is grpc.StatusCode.NOT_FOUND
 
     @staticmethod
     def direct(entity):

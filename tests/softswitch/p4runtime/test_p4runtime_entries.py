@@ -31,6 +31,24 @@ class TestEntries:
         ctl.write((DELETE, entity), (INSERT, exact(ctl, b"\x05")))
         assert ctl.read(ctl.entry("by_exact")) == [exact(ctl, b"\x05")]
 
+    def test_a_modification_without_an_action_keeps_the_action(self, ctl):
+        ctl.write((INSERT, exact(ctl, b"\x05", ("result", b"\x09"), metadata=b"old")))
+        ctl.write((MODIFY, exact(ctl, b"\x05", None, metadata=b"new")))
+        assert ctl.result(0, 5) == (1, 9)
+        assert ctl.read(ctl.entry("by_exact")) == [
+            exact(ctl, b"\x05", ("result", b"\x09"), metadata=b"new")
+        ]
+        ctl.write((MODIFY, ctl.entry("constant", [(1, "exact", b"\x01")])))
+        assert ctl.result(3, a=1) == (1, 11)
+
+    def test_a_deletion_looks_at_the_key_alone(self, ctl):
+        ctl.write((INSERT, exact(ctl, b"\x05")))
+        nonsense = exact(ctl, b"\x05", ("miss",), idle_timeout_ns=-1, metadata=b"other")
+        nonsense.table_entry.counter_data.packet_count = -1
+        nonsense.table_entry.time_since_last_hit.SetInParent()
+        ctl.write((DELETE, nonsense))
+        assert ctl.read(ctl.entry("by_exact")) == []
+
     def test_the_longest_prefix_wins_and_no_prefix_matches_all(self, ctl):
         c = (2, "exact", b"\x01")
         short = ctl.entry("by_lpm", [(1, "lpm", b"\x0a\x00\x00\x00", 8), c], ("result", b"\x08"))
@@ -73,6 +91,26 @@ class TestEntries:
         assert [e.table_entry.is_const for e in constant] == [True, True]
         assert [e.table_entry.match[0].exact.value for e in constant] == [b"\x01", b"\x02"]
 
+    def test_a_read_can_be_for_the_entries_that_have_something(self, ctl):
+        one = exact(ctl, b"\x01", controller_metadata=1, metadata=b"m")
+        two = exact(ctl, b"\x02", ("send", b"\x01", b"\x01"), metadata=b"m")
+        ctl.write((INSERT, one), (INSERT, two))
+        assert ctl.read(ctl.entry("by_exact", metadata=b"m")) == [one, two]
+        assert ctl.read(ctl.entry("by_exact", metadata=b"n")) == []
+        assert ctl.read(ctl.entry("by_exact", metadata=b"m", controller_metadata=1)) == [one]
+        assert ctl.read(ctl.entry("by_exact", [], ("send",))) == [two]
+
+    def test_a_match_without_a_priority_is_read_at_every_priority(self, ctl):
+        match = (1, "ternary", b"\x10", b"\xf0")
+        low, high, _ = entities = [
+            ctl.entry("by_ternary", [match], ("result", b"\x01"), priority=1),
+            ctl.entry("by_ternary", [match], ("result", b"\x02"), priority=2),
+            ctl.entry("by_ternary", [], ("result", b"\x03"), priority=2),
+        ]
+        ctl.write(*((INSERT, entity) for entity in entities))
+        assert ctl.read(ctl.entry("by_ternary", [match])) == [low, high]
+        assert ctl.read(ctl.entry("by_ternary", [match], priority=2)) == [high]
+
     def test_many_entries_are_read_in_several_messages(self, ctl):
         asked = p4.Entity(register_entry=p4.RegisterEntry())
         counters = p4.Entity(counter_entry=p4.CounterEntry())
@@ -99,7 +137,19 @@ class TestDefaults:
 
     def test_the_defaults_of_all_tables_can_be_read(self, ctl):
         everything = p4.Entity(table_entry=p4.TableEntry(is_default_action=True))
-        assert len(ctl.read(everything)) == 5
+        found = ctl.read(everything)
+        constant = [e.table_entry.table_id for e in found if e.table_entry.is_const]
+        assert (len(found), constant) == (5, [ctl.id("tables", "by_ternary")])
+
+    def test_what_a_controller_hangs_on_a_default_is_kept_until_it_is_reset(self, ctl):
+        changed = self.default(
+            ctl, "by_lpm", ("result", b"\x63"), metadata=b"note", controller_metadata=5
+        )
+        ctl.write((MODIFY, changed))
+        assert ctl.read(self.default(ctl, "by_lpm")) == [changed]
+        ctl.write((MODIFY, self.default(ctl, "by_lpm", metadata=b"gone")))
+        own = self.default(ctl, "by_lpm", ("result", b"\x07"))
+        assert ctl.read(self.default(ctl, "by_lpm")) == [own]
 
     @pytest.mark.parametrize("change", [INSERT, DELETE])
     def test_a_default_can_only_be_modified(self, ctl, change):
@@ -168,7 +218,7 @@ class TestRefusals:
             "wrong kind": (INSERT, ctl.entry("by_exact", [(1, "lpm", b"\x01", 32)], send)),
             "no action": (INSERT, exact(ctl, b"\x09", None)),
             "missing argument": (INSERT, exact(ctl, b"\x09", ("send", b"\x01"))),
-            "surplus argument": (INSERT, exact(ctl, b"\x09", ("miss", b"\x01"))),
+            "surplus argument": (INSERT, exact(ctl, b"\x09", ("replicate", b"\x01", b"\x01"))),
             "default only": (INSERT, exact(ctl, b"\x09", ("miss",))),
             "table only": (
                 MODIFY,
@@ -204,6 +254,17 @@ class TestRefusals:
                 INSERT,
                 ctl.entry("constant", [(1, "exact", b"\x09")], ("result", b"\x01")),
             ),
+            "constant action": (
+                MODIFY,
+                ctl.entry("constant", [(1, "exact", b"\x01")], ("result", b"\x0b")),
+            ),
+            "constant missing": (MODIFY, ctl.entry("constant", [(1, "exact", b"\x09")])),
+            "no key": (INSERT, ctl.entry("always", [], ("result", b"\x01"))),
+            "says it is constant": (INSERT, exact(ctl, b"\x09", is_const=True)),
+            "counts below 0": (
+                INSERT,
+                exact(ctl, b"\x09", counter_data=p4.CounterData(packet_count=-1)),
+            ),
             "timeout": (INSERT, exact(ctl, b"\x09", idle_timeout_ns=5)),
             "counter": (
                 INSERT,
@@ -221,8 +282,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "code", "text"),
         [
-            ("twice", "ALREADY_EXISTS", "Receive.by_exact"),
-            ("modify missing", "NOT_FOUND", "Receive.by_exact"),
+            ("twice", "ALREADY_EXISTS", "an entry (a=0x1) in table Receive.by_exact"),
+            ("modify missing", "NOT_FOUND", "no entry (a=0x9) in table Receive.by_exact"),
             ("delete missing", "NOT_FOUND", "Receive.by_exact"),
             ("no type", "INVALID_ARGUMENT", "update type 0"),
             ("no entity", "INVALID_ARGUMENT", "without an entity"),
@@ -236,9 +297,9 @@ class TestRefusals:
             ("wrong kind", "INVALID_ARGUMENT", "is EXACT, not lpm"),
             ("no action", "INVALID_ARGUMENT", "needs an action"),
             ("missing argument", "INVALID_ARGUMENT", "takes the parameters [1, 2], not [1]"),
-            ("surplus argument", "INVALID_ARGUMENT", "Receive.miss"),
-            ("default only", "INVALID_ARGUMENT", "can only be the default"),
-            ("table only", "INVALID_ARGUMENT", "cannot be the default"),
+            ("surplus argument", "INVALID_ARGUMENT", "takes the parameters [1], not [1, 2]"),
+            ("default only", "PERMISSION_DENIED", "can only be the default"),
+            ("table only", "PERMISSION_DENIED", "cannot be the default"),
             ("foreign action", "INVALID_ARGUMENT", "has no action Receive.send"),
             ("priority", "INVALID_ARGUMENT", "no priority, 1 given"),
             ("no priority", "INVALID_ARGUMENT", "needs a priority above 0"),
@@ -248,7 +309,12 @@ class TestRefusals:
             ("prefix too long", "INVALID_ARGUMENT", "prefix length 33 is not in 1..32"),
             ("below prefix", "INVALID_ARGUMENT", "0x3 has bits below its prefix /31"),
             ("constant table", "PERMISSION_DENIED", "Receive.constant"),
+            ("constant action", "PERMISSION_DENIED", "Receive.constant"),
+            ("constant missing", "NOT_FOUND", "no entry (a=0x9) in table Receive.constant"),
+            ("no key", "INVALID_ARGUMENT", "table Receive.always has no key"),
+            ("says it is constant", "INVALID_ARGUMENT", "is_const of an entry"),
             ("timeout", "INVALID_ARGUMENT", "no idle timeouts"),
+            ("counts below 0", "INVALID_ARGUMENT", "a counter cannot be -1"),
             ("counter", "INVALID_ARGUMENT", "no direct counter"),
             ("extern", "UNIMPLEMENTED", "extern_entry"),
         ],

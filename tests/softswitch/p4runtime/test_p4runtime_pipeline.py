@@ -111,6 +111,20 @@ class TestPipeline:
         text = JSON.read_bytes()
         assert [c.p4_device_config == text for c in parts.values()] == [True, False, False, True]
 
+    def test_a_part_that_there_is_not_is_refused(self, ctl):
+        expected = ("INVALID_ARGUMENT", "response_type 9 is none of the request's")
+        assert self.code(self.get, ctl, 9) == expected
+
+    def test_tables_that_p4info_leaves_out_are_named(self, bare, caplog):
+        request = SET(device_id=DEVICE, action=SET.VERIFY_AND_COMMIT)
+        request.election_id.low = 1
+        request.config.p4info.CopyFrom(bare.info)
+        del request.config.p4info.tables[1:]
+        request.config.p4_device_config = JSON.read_bytes()
+        bare.client.stub.SetForwardingPipelineConfig(request)
+        [told] = [r.getMessage() for r in caplog.records if "P4Info" in r.getMessage()]
+        assert told.endswith("write Receive.by_lpm, Receive.by_ternary, Receive.constant")
+
     def test_a_bad_pipeline_is_refused_and_the_old_one_stays(self, ctl):
         request = SET(device_id=DEVICE, action=SET.VERIFY_AND_COMMIT)
         request.election_id.low = 1
