@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ from softswitch.p4runtime.server import Server
 from softswitch.p4runtime.service import Service
 from softswitch.p4runtime.status import RpcError
 from softswitch.ports.cpu import CpuPort
+from softswitch.ports.links import Links
 from softswitch.ports.memory import MemoryPort
 from softswitch.ports.spec import PortSpec, WireOptions, open_lines
 
@@ -78,6 +79,9 @@ class Switch:
         self._plane = DataPlane(lines, FRAMES_PER_BATCH[config.engine])
         with ExitStack() as opened:
             opened.callback(self._plane.stop)
+            interfaces = {spec.number: spec.target for spec in config.ports if spec.is_interface}
+            self._links = Links(interfaces)
+            opened.callback(self._links.close)
             self._cpu_port = _cpu_port(self._plane)
             self.service = Service(self, config.roles)
             opened.callback(self.service.close)
@@ -107,9 +111,11 @@ class Switch:
 
     def start(self) -> None:
         self._plane.start()
+        self._links.start(self.service.links_changed)
 
     def stop(self) -> None:
         """Ends the server, then the data plane, and closes the ports."""
+        self._links.close()
         if self._server:
             self._server.stop()
         self.service.close()
@@ -131,6 +137,15 @@ class Switch:
     def grpc_address(self) -> str | None:
         """Where the server listens; the port is the real one if 0 was asked for."""
         return self._server.address if self._server else None
+
+    @property
+    def ports(self) -> Collection[int]:
+        return self._plane.lines.keys()
+
+    @property
+    def down(self) -> frozenset[int]:
+        """Ports whose interface has no link."""
+        return self._links.down
 
     @property
     def failure(self) -> BaseException | None:

@@ -5,7 +5,7 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
@@ -38,8 +38,10 @@ from softswitch.state import (
 PORT_BITS = 32  # of P4Runtime's own egress_port; the state checks the program's width
 
 
-def decode_entry(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry) -> EntryUpdate:
-    """An entry to insert, modify or delete."""
+def decode_entry(
+    info: P4Info, change: Change, given: p4runtime_pb2.TableEntry, ports: Collection[int]
+) -> EntryUpdate:
+    """An entry to insert, modify or delete; `ports` are those that its actions can watch."""
     table = _table(info, given)
     if table.is_const and (change is not Change.MODIFY or _says_more_than_cells(given)):
         message = f"table {table.name} has constant entries"
@@ -52,7 +54,7 @@ def decode_entry(info: P4Info, change: Change, given: p4runtime_pb2.TableEntry) 
     _check_parts(table, given)
     call = None
     if change is Change.INSERT or given.HasField("action"):
-        call = decode_choice(info, table, given.action)
+        call = decode_choice(info, table, given.action, ports)
     return EntryUpdate(change, table.name, matches, priority, call)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -28,6 +28,7 @@ from softswitch.state import (
     EntryKey,
     EntryUpdate,
     GroupUpdate,
+    LinksUpdate,
     MemberUpdate,
     SessionUpdate,
     Snapshot,
@@ -43,6 +44,14 @@ class Host(Protocol):
     """What the server needs of the switch around it."""
 
     device_id: int
+
+    @property
+    def ports(self) -> Collection[int]:
+        """All there are."""
+
+    @property
+    def down(self) -> frozenset[int]:
+        """Those of them that are down."""
 
     def make_engine(self, program: ir.Program) -> Engine:
         """An engine, not yet in use; UnsupportedFeature."""
@@ -112,10 +121,12 @@ class Pipeline:
 def load_pipeline(config: p4runtime_pb2.ForwardingPipelineConfig, host: Host) -> Pipeline:
     """A fresh pipeline, not in use yet; raises what `verify` raises."""
     program, info = verify(config)
+    state = ControlState(program)
+    state.apply([LinksUpdate(host.down)])
     return Pipeline(
         config,
         info,
-        ControlState(program),
+        state,
         host.make_engine(program),
         host,
         packet_in=PacketHeader.of(info.message, "packet_in"),

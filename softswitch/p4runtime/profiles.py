@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import TypeAlias
 
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
 from softswitch import ir
 from softswitch.p4info import P4Info, ProfileInfo, TableInfo
+from softswitch.p4runtime.bytestrings import decode, encode
 from softswitch.p4runtime.matches import decode_action, decode_call, encode_action, encode_call
 from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.status import RpcError, invalid, not_found, unimplemented
@@ -22,12 +24,18 @@ from softswitch.state import (
     MemberUpdate,
     UseGroup,
     UseMember,
+    Weighted,
 )
 from softswitch.state.checks import MAX_WEIGHT
 
+Watching: TypeAlias = p4runtime_pb2.ActionProfileAction | p4runtime_pb2.ActionProfileGroup.Member
+WATCH_BITS = 32  # of a port number
 
-def decode_choice(info: P4Info, table: TableInfo, given: p4runtime_pb2.TableAction) -> Choice:
-    """What an entry of the table does."""
+
+def decode_choice(
+    info: P4Info, table: TableInfo, given: p4runtime_pb2.TableAction, ports: Collection[int]
+) -> Choice:
+    """What an entry of the table does; `ports` are those that can be watched."""
     kind = given.WhichOneof("type")
     if kind is None:
         raise invalid(f"an entry of table {table.name} needs an action")
@@ -39,20 +47,26 @@ def decode_choice(info: P4Info, table: TableInfo, given: p4runtime_pb2.TableActi
     if kind == "action_profile_group_id":
         return UseGroup(given.action_profile_group_id)
     if kind == "action_profile_action_set":
-        return _decode_set(info, table, given.action_profile_action_set)
+        return _decode_set(info, table, given.action_profile_action_set, ports)
     return decode_action(info, table, given, is_default=False)
 
 
 def _decode_set(
-    info: P4Info, table: TableInfo, given: p4runtime_pb2.ActionProfileActionSet
+    info: P4Info,
+    table: TableInfo,
+    given: p4runtime_pb2.ActionProfileActionSet,
+    ports: Collection[int],
 ) -> ActionSet:
     items, what = given.action_profile_actions, f"an action set of table {table.name}"
     weights = [item.weight for item in items]
-    for item in items:
-        _check_watch(item, what)
     if table.profile is not None:
         _check_set(info.profiles.by_id(table.profile), weights, what)
-    return ActionSet(tuple((decode_call(info, table, i.action), i.weight) for i in items))
+    return ActionSet(
+        tuple(
+            Weighted(decode_call(info, table, i.action), i.weight, _watched(i, ports, what))
+            for i in items
+        )
+    )
 
 
 def _check_set(profile: ProfileInfo, weights: Sequence[int], what: str) -> None:
@@ -75,11 +89,16 @@ def _check_weight(profile: ProfileInfo, weight: int, what: str) -> None:
         raise invalid(f"a weight of {weight} in {what}, not in 1..{most}")
 
 
-def _check_watch(
-    given: p4runtime_pb2.ActionProfileAction | p4runtime_pb2.ActionProfileGroup.Member, what: str
-) -> None:
-    if given.watch or given.watch_port:
-        raise unimplemented(f"watch ports, and {what} has one")
+def _watched(given: Watching, ports: Collection[int], what: str) -> int | None:
+    """The port whose link decides whether this one is chosen."""
+    if given.watch:
+        raise unimplemented(f"the old field watch, and {what} has it; watch_port took its place")
+    if not given.watch_port:
+        return None
+    port = decode(given.watch_port, WATCH_BITS, f"watch_port in {what}")
+    if port not in ports:
+        raise invalid(f"watch_port in {what} is {port}, and the switch has no such port")
+    return port
 
 
 def encode_choice(info: P4Info, choice: Choice) -> p4runtime_pb2.TableAction:
@@ -92,11 +111,17 @@ def encode_choice(info: P4Info, choice: Choice) -> p4runtime_pb2.TableAction:
             return p4runtime_pb2.TableAction(action_profile_group_id=group)
         case ActionSet(items):
             out = p4runtime_pb2.TableAction()
-            for call, weight in items:
+            for item in items:
                 out.action_profile_action_set.action_profile_actions.add(
-                    action=encode_call(info, call), weight=weight
+                    action=encode_call(info, item.call),
+                    weight=item.weight,
+                    watch_port=_encode_watched(item.watched),
                 )
             return out
+
+
+def _encode_watched(port: int | None) -> bytes | None:
+    return None if port is None else encode(port)
 
 
 def decode_member(
@@ -113,21 +138,28 @@ def decode_member(
 
 
 def decode_group(
-    info: P4Info, change: Change, given: p4runtime_pb2.ActionProfileGroup
+    info: P4Info,
+    change: Change,
+    given: p4runtime_pb2.ActionProfileGroup,
+    ports: Collection[int],
 ) -> ActionGroupUpdate:
+    """`ports` are those that can be watched."""
     profile, group = info.profiles.by_id(given.action_profile_id), given.group_id
     if change is Change.DELETE:
         return ActionGroupUpdate(change, profile.name, group)
     _check_id("group", group, profile)
     weights: dict[int, int] = {}
+    watched: dict[int, int] = {}
     for member in given.members:
         if member.member_id in weights:
             raise invalid(f"member {member.member_id} is twice in group {group}")
-        _check_watch(member, f"group {group}")
+        if (port := _watched(member, ports, f"group {group}")) is not None:
+            watched[member.member_id] = port
         _check_weight(profile, member.weight, f"group {group}")
         weights[member.member_id] = member.weight
     _check_size(profile, group, weights.values(), given.max_size)
-    return ActionGroupUpdate(change, profile.name, group, ActionGroup(weights, given.max_size))
+    value = ActionGroup(weights, given.max_size, watched)
+    return ActionGroupUpdate(change, profile.name, group, value)
 
 
 def _check_id(kind: str, number: int, profile: ProfileInfo) -> None:
@@ -173,11 +205,13 @@ def read_groups(
         if asked.group_id and asked.group_id not in groups:
             raise not_found(f"action profile {profile.name} has no group {asked.group_id}")
         for number in [asked.group_id] if asked.group_id else sorted(groups):
+            group = groups[number]
             out = p4runtime_pb2.ActionProfileGroup(
-                action_profile_id=profile.id, group_id=number, max_size=groups[number].max_size
+                action_profile_id=profile.id, group_id=number, max_size=group.max_size
             )
-            for member, weight in groups[number].weights.items():
-                out.members.add(member_id=member, weight=weight)
+            for member, weight in group.weights.items():
+                port = _encode_watched(group.watched.get(member))
+                out.members.add(member_id=member, weight=weight, watch_port=port)
             yield out
 
 

@@ -25,7 +25,7 @@ from softswitch.p4runtime.pipeline import Host, Pipeline, carry_over, load_pipel
 from softswitch.p4runtime.read import read
 from softswitch.p4runtime.roles import Role, Roles
 from softswitch.p4runtime.status import RpcError, abort, abort_write, invalid, not_found
-from softswitch.p4runtime.write import prepare
+from softswitch.p4runtime.write import follow_links, prepare
 
 API_VERSION = "1.4.1"
 # BMv2's words: controllers know by them that they have to bring a pipeline (finsy does).
@@ -82,6 +82,13 @@ class Service:
         self._saved = None
         self.notifier.wake()
         log.info("pipeline %s is in use", pipeline.program.name or "without a name")
+
+    def links_changed(self) -> None:
+        """Ports of the host went up or down."""
+        with self._lock:
+            for pipeline in (self._pipeline, self._saved):
+                if pipeline is not None:
+                    self._host.between_batches(follow_links(pipeline))
 
     def write(
         self, request: p4runtime_pb2.WriteRequest, context: grpc.ServicerContext

@@ -31,6 +31,7 @@ from softswitch.state import (
     DigestUpdate,
     EntryUpdate,
     GroupUpdate,
+    LinksUpdate,
     SessionUpdate,
     Snapshot,
     Update,
@@ -83,6 +84,15 @@ def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest, role: Role)
     return Outcome(errors, _commit(pipeline, before, writes))
 
 
+def follow_links(pipeline: Pipeline) -> Callable[[], None]:
+    """Members of groups are chosen by the links that are up now; what is left to do between two
+    batches.
+    """
+    before = pipeline.state.snapshot
+    pipeline.state.apply([LinksUpdate(pipeline.host.down)])
+    return _commit(pipeline, before, [])
+
+
 def _read(
     pipeline: Pipeline, request: p4runtime_pb2.WriteRequest, role: Role
 ) -> tuple[list[Plan | None], Errors]:
@@ -113,7 +123,7 @@ def _plan(pipeline: Pipeline, update: p4runtime_pb2.Update) -> Plan:
 def _plan_table_entry(pipeline: Pipeline, change: Change, given: p4runtime_pb2.TableEntry) -> Plan:
     if given.is_default_action:
         return _plan_default(pipeline, change, given)
-    update = entries.decode_entry(pipeline.info, change, given)
+    update = entries.decode_entry(pipeline.info, change, given, pipeline.host.ports)
     if change is Change.DELETE:
         return Plan(update, lambda: _forget_entry(pipeline, update))
     late = _late_writes(pipeline, change, given)
@@ -245,7 +255,7 @@ def _plan_member(
 def _plan_action_group(
     pipeline: Pipeline, change: Change, given: p4runtime_pb2.ActionProfileGroup
 ) -> Plan:
-    return Plan(profiles.decode_group(pipeline.info, change, given))
+    return Plan(profiles.decode_group(pipeline.info, change, given, pipeline.host.ports))
 
 
 def _plan_meter(pipeline: Pipeline, change: Change, given: p4runtime_pb2.MeterEntry) -> Plan:

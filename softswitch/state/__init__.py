@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Control-plane state: entries, default actions, action profiles, multicast groups, clone sessions,
-value sets, digests wanted; it touches no packet.
+value sets, digests wanted, links that are down; it touches no packet.
 """
 
 from softswitch.state.checks import MAX_SESSION, wildcard
@@ -19,6 +19,7 @@ from softswitch.state.snapshot import (
     TableState,
     UseGroup,
     UseMember,
+    Weighted,
     initial,
 )
 from softswitch.state.updates import (
@@ -28,6 +29,7 @@ from softswitch.state.updates import (
     DigestUpdate,
     EntryUpdate,
     GroupUpdate,
+    LinksUpdate,
     MemberUpdate,
     SessionUpdate,
     Update,
@@ -50,6 +52,7 @@ __all__ = [
     "EntryKey",
     "EntryUpdate",
     "GroupUpdate",
+    "LinksUpdate",
     "MemberUpdate",
     "ProfileState",
     "Replica",
@@ -60,6 +63,7 @@ __all__ = [
     "UseGroup",
     "UseMember",
     "ValueSetUpdate",
+    "Weighted",
     "initial",
     "wildcard",
 ]

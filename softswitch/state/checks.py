@@ -78,10 +78,11 @@ def _check_choice(program: ir.Program, table: ir.Table, choice: Choice) -> None:
         what = f"an action set in table {table.name}"
         if not choice.items:
             raise InvalidUpdate(f"{what} has no action")
-        for call, weight in choice.items:
-            check_call(program, table, call)
-            _check_range(f"the weight {weight} of {call.action} in {what}", weight, 1, MAX_WEIGHT)
-        total = sum(weight for _, weight in choice.items)
+        for item in choice.items:
+            check_call(program, table, item.call)
+            name = f"the weight {item.weight} of {item.call.action} in {what}"
+            _check_range(name, item.weight, 1, MAX_WEIGHT)
+        total = sum(item.weight for item in choice.items)
         _check_range(f"the sum of weights {total} of {what}", total, 1, MAX_WEIGHT)
 
 

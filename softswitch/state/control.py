@@ -27,7 +27,6 @@ from softswitch.state.snapshot import (
     Choice,
     Entry,
     EntryKey,
-    ProfileState,
     Snapshot,
     UseGroup,
     UseMember,
@@ -40,6 +39,7 @@ from softswitch.state.updates import (
     DigestUpdate,
     EntryUpdate,
     GroupUpdate,
+    LinksUpdate,
     MemberUpdate,
     SessionUpdate,
     Update,
@@ -116,6 +116,8 @@ class _Draft:
             case DigestUpdate():
                 checks.check_digest(self._program, update)
                 self._update_digest(update)
+            case LinksUpdate():
+                self._update_links(update)
 
     def finish(self) -> Snapshot:
         for name, keys in self._changed.items():
@@ -203,7 +205,7 @@ class _Draft:
                 raise ResourceExhausted(f"action profile {update.profile} is full with {size}")
             assert update.call is not None
             members[update.member] = update.call
-        self._profiles[update.profile] = ProfileState(members, profile.groups)
+        self._profiles[update.profile] = replace(profile, members=members)
 
     def _update_action_group(self, update: ActionGroupUpdate) -> None:
         profile = self._profiles[update.profile]
@@ -223,7 +225,7 @@ class _Draft:
                 if member not in profile.members:
                     raise NotFound(f"action profile {update.profile} has no member {member}")
             groups[update.group] = update.value
-        self._profiles[update.profile] = ProfileState(profile.members, groups)
+        self._profiles[update.profile] = replace(profile, groups=groups)
 
     def _check_has_no_sets(self, profile: str, what: str) -> None:
         """Entries with action sets of their own and members exclude each other, and so one entry of
@@ -263,6 +265,12 @@ class _Draft:
     def _update_digest(self, update: DigestUpdate) -> None:
         what = f"a configuration of digest {update.digest}"
         _change(self._digests, update.digest, update.change, update.value, what)
+
+    def _update_links(self, update: LinksUpdate) -> None:
+        for name, profile in self._profiles.items():
+            has_groups = self._program.profiles[name].selector is not None
+            if has_groups and profile.down != update.down:
+                self._profiles[name] = replace(profile, down=update.down)
 
 
 def _change(held: dict[K, V], key: K, change: Change, value: V, what: str) -> None:

@@ -6,7 +6,7 @@ packet.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -28,15 +28,19 @@ class UseGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Weighted:
+    """One call of an action set; it is not chosen while the port that it watches is down."""
+
+    call: ActionCall
+    weight: int = 1
+    watched: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ActionSet:
-    """An entry that has a group of its own: calls in order, with their weights."""
+    """An entry that has a group of its own."""
 
-    items: tuple[tuple[ActionCall, int], ...]
-
-    @property
-    def calls(self) -> tuple[ActionCall, ...]:
-        """Each as often as it weighs."""
-        return tuple(call for call, weight in self.items for _ in range(weight))
+    items: tuple[Weighted, ...]
 
 
 Choice: TypeAlias = ActionCall | UseMember | UseGroup | ActionSet
@@ -102,25 +106,34 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class ActionGroup:
-    """Members by number, and how much each weighs."""
+    """Members by number, how much each weighs, and which port it watches, if any: it is not chosen
+    while that is down.
+    """
 
     weights: Mapping[int, int]
     max_size: int = 0  # what a controller said when it inserted the group; stays as it was
+    watched: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileState:
-    """One version of an action profile."""
+    """One version of an action profile, and the ports that are down."""
 
     members: Mapping[int, ActionCall]
     groups: Mapping[int, ActionGroup]
+    down: frozenset[int] = frozenset()
 
     def calls(self, choice: UseGroup | ActionSet) -> tuple[ActionCall, ...]:
-        """Those a hash chooses from."""
-        if isinstance(choice, ActionSet):
-            return choice.calls
-        weights = self.groups[choice.group].weights
-        return tuple(self.members[m] for m in sorted(weights) for _ in range(weights[m]))
+        """Those a hash chooses from, each as often as it weighs; none whose port is down."""
+        items = choice.items if isinstance(choice, ActionSet) else self._of_group(choice.group)
+        chosen = (item for item in items if item.watched not in self.down)
+        return tuple(item.call for item in chosen for _ in range(item.weight))
+
+    def _of_group(self, number: int) -> Iterator[Weighted]:
+        group = self.groups[number]
+        for member in sorted(group.weights):
+            call, weight = self.members[member], group.weights[member]
+            yield Weighted(call, weight, group.watched.get(member))
 
 
 @dataclass(frozen=True, slots=True)

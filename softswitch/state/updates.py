@@ -100,6 +100,13 @@ class DigestUpdate:
     value: DigestConfig = _AT_ONCE
 
 
+@dataclass(frozen=True, slots=True)
+class LinksUpdate:
+    """The ports that are down; all others are up."""
+
+    down: frozenset[int]
+
+
 Update: TypeAlias = (
     EntryUpdate
     | DefaultUpdate
@@ -109,4 +116,5 @@ Update: TypeAlias = (
     | SessionUpdate
     | ValueSetUpdate
     | DigestUpdate
+    | LinksUpdate
 )

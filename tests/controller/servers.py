@@ -98,6 +98,16 @@ class Embedded:
         assert self._engine is not None, "no pipeline yet"
         return self._engine
 
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+    @property
+    def down(self) -> frozenset[int]:
+        """None."""
+        return frozenset()
+
     def between_batches(self, function: Callable[[], T]) -> T:
         """There are no batches."""
         with self._lock:

@@ -18,6 +18,7 @@ from softswitch.state import (
     DefaultUpdate,
     EntryUpdate,
     GroupUpdate,
+    LinksUpdate,
     MemberUpdate,
     Replica,
     SessionUpdate,
@@ -25,6 +26,7 @@ from softswitch.state import (
     UseGroup,
     UseMember,
     ValueSetUpdate,
+    Weighted,
 )
 
 PORTS = range(6)
@@ -81,6 +83,7 @@ class Generator:
         for value_set in self.program.value_sets.values():
             members = {tuple(map(self.value, value_set.parts)) for _ in range(3)}
             yield ValueSetUpdate(value_set.name, frozenset(members))
+        yield LinksUpdate(frozenset(port for port in PORTS if self.random.random() < 0.2))
 
     def _profile(self, profile: ir.ActionProfile) -> Iterator[Update]:
         table = next(t for t in self.program.tables.values() if t.profile == profile.name)
@@ -89,15 +92,21 @@ class Generator:
         if profile.selector is not None:
             for group in range(GROUPS):
                 members = self.random.sample(range(MEMBERS), self.random.randint(0, 3))
-                value = ActionGroup({m: self.random.randint(1, 3) for m in members})
+                weights = {m: self.random.randint(1, 3) for m in members}
+                watched = {m: port for m in members if (port := self._watched()) is not None}
+                value = ActionGroup(weights, watched=watched)
                 yield ActionGroupUpdate(Change.INSERT, profile.name, group, value)
+
+    def _watched(self) -> int | None:
+        return self.random.choice([None, None, *PORTS])
 
     def _choice(self, table: ir.Table) -> Choice:
         if table.profile is None:
             return self._call(table)
         if table.profile in self.with_sets:
             calls = (self._call(table) for _ in range(self.random.randint(1, 3)))
-            return ActionSet(tuple((call, self.random.randint(1, 3)) for call in calls))
+            items = (Weighted(call, self.random.randint(1, 3), self._watched()) for call in calls)
+            return ActionSet(tuple(items))
         member = UseMember(self.random.randrange(MEMBERS))
         if self.program.profiles[table.profile].selector is None:
             return member

@@ -144,16 +144,6 @@ class TestProfiles:
         [(_, code, message)] = ctl.refused((INSERT, with_set(ctl, *[(RESULT, 40_000)] * 2)))
         assert (code, message[:27]) == ("INVALID_ARGUMENT", "the sum of weights 80000 of")
 
-    def test_watch_ports_are_refused_not_forgotten(self, ctl):
-        ctl.write((INSERT, member(ctl, 1)))
-        watched, own = group(ctl, 4, (1, 1)), with_set(ctl, (RESULT, 1))
-        watched.action_profile_group.members[0].watch_port = b"\x01"
-        its_set = own.table_entry.action.action_profile_action_set
-        its_set.action_profile_actions[0].watch_port = b"\x01"
-        refused = ctl.refused((INSERT, watched), (INSERT, own))
-        assert codes(refused) == ["UNIMPLEMENTED"] * 2
-        assert refused[0][2] == "this switch does not support watch ports, and group 4 has one"
-
     def test_a_group_keeps_its_max_size(self, ctl):
         ctl.write((INSERT, group(ctl, 4)))
         larger = group(ctl, 4)
