@@ -32,15 +32,16 @@ from softswitch.state import (
 PORTS = range(6)
 MAX_STATES = 60  # of one frame's way through the parser
 MAX_PAYLOAD = 80
-MEMBERS = 6  # of each action profile
-GROUPS = 4
+MEMBERS = range(1, 7)  # of each action profile
+GROUPS = range(1, 5)
 
 
 class Generator:
-    """All that is random comes from `seed`."""
+    """All that is random comes from `seed`. `links`: some go down, and members watch them."""
 
-    def __init__(self, program: ir.Program, seed: int) -> None:
+    def __init__(self, program: ir.Program, seed: int, *, links: bool = True) -> None:
         self.program = program
+        self.links = links
         self.random = random.Random(seed)
         self.pools: dict[int, list[int]] = {}
         # Profiles whose entries have action sets of their own; others have members and groups.
@@ -83,22 +84,23 @@ class Generator:
         for value_set in self.program.value_sets.values():
             members = {tuple(map(self.value, value_set.parts)) for _ in range(3)}
             yield ValueSetUpdate(value_set.name, frozenset(members))
-        yield LinksUpdate(frozenset(port for port in PORTS if self.random.random() < 0.2))
+        if self.links:
+            yield LinksUpdate(frozenset(port for port in PORTS if self.random.random() < 0.2))
 
     def _profile(self, profile: ir.ActionProfile) -> Iterator[Update]:
         table = next(t for t in self.program.tables.values() if t.profile == profile.name)
-        for member in range(MEMBERS):
+        for member in MEMBERS:
             yield MemberUpdate(Change.INSERT, profile.name, member, self._call(table))
         if profile.selector is not None:
-            for group in range(GROUPS):
-                members = self.random.sample(range(MEMBERS), self.random.randint(0, 3))
+            for group in GROUPS:
+                members = self.random.sample(MEMBERS, self.random.randint(0, 3))
                 weights = {m: self.random.randint(1, 3) for m in members}
                 watched = {m: port for m in members if (port := self._watched()) is not None}
                 value = ActionGroup(weights, watched=watched)
                 yield ActionGroupUpdate(Change.INSERT, profile.name, group, value)
 
     def _watched(self) -> int | None:
-        return self.random.choice([None, None, *PORTS])
+        return self.random.choice([None, None, *PORTS]) if self.links else None
 
     def _choice(self, table: ir.Table) -> Choice:
         if table.profile is None:
@@ -107,10 +109,10 @@ class Generator:
             calls = (self._call(table) for _ in range(self.random.randint(1, 3)))
             items = (Weighted(call, self.random.randint(1, 3), self._watched()) for call in calls)
             return ActionSet(tuple(items))
-        member = UseMember(self.random.randrange(MEMBERS))
+        member = UseMember(self.random.choice(MEMBERS))
         if self.program.profiles[table.profile].selector is None:
             return member
-        return self.random.choice([member, UseGroup(self.random.randrange(GROUPS))])
+        return self.random.choice([member, UseGroup(self.random.choice(GROUPS))])
 
     def rates(self) -> MeterRates:
         """A few packets, or a frame or so, at the time of the tests' clock."""

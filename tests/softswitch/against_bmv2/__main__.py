@@ -62,7 +62,7 @@ class Task:
 
 def any_source(program: ir.Program, seed: int) -> Source:
     """Entries and frames for any program."""
-    generator = Generator(program, seed)
+    generator = Generator(program, seed, links=False)
     return Source(generator.updates(), _frames(generator))
 
 
