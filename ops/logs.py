@@ -1,22 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines as text or as JSON, and where they go; configures only the loggers it is given."""
+"""Log lines as text or as JSON, and where they go; configures only the loggers it is given.
+
+Nobody waits for standard error to be read for longer than PATIENCE_S: then the line is lost.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import logging
+import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 FORMATS: Final = ("text", "json")
+PATIENCE_S: Final = 0.2
 LEVELS: Final = ("debug", "info", "warning", "error")
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # What every record has; all else was given with `extra`.
 _PLAIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """A pipe that is full, as where its reader sleeps, holds up no thread."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line, or lose it."""
+        try:
+            asked = select.poll()
+            asked.register(self.stream, select.POLLOUT)
+            is_writable = bool(asked.poll(PATIENCE_S * 1000))
+        except (OSError, ValueError):  # no file of the system's, as some tests have
+            is_writable = True
+        if is_writable:
+            super().emit(record)
 
 
 class JsonFormatter(logging.Formatter):
@@ -52,7 +72,7 @@ def add_options(parser: argparse.ArgumentParser, *, level: str = "info") -> None
 @contextmanager
 def logged(names: Sequence[str], level: str, form: str, path: Path | None = None) -> Iterator[None]:
     """Write what the named loggers say to a file, or to standard error; raises OSError."""
-    handler = logging.FileHandler(path) if path else logging.StreamHandler()
+    handler = logging.FileHandler(path) if path else _StandardError()
     handler.setFormatter(formatter(form))
     loggers = [logging.getLogger(name) for name in names]
     before = [(logger.level, logger.propagate) for logger in loggers]

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -243,18 +243,13 @@ def _metrics(switch: Switch, address: str | None) -> Iterator[str | None]:
 @contextmanager
 def _trace(path: Path | None) -> Iterator[TraceWriter | None]:
     from softswitch.interpreter.trace import TraceWriter
+    from softswitch.outlet import Outlet
 
     if path is None:
         yield None
-    elif path == Path("-"):
-        yield TraceWriter(sys.stdout, as_json=False)
-    else:
-        try:
-            file = path.open("w", encoding="utf-8")
-        except OSError as error:
-            raise SwitchError(f"cannot write {path}: {error.strerror}") from error
-        with file:
-            yield TraceWriter(file, as_json=path.suffix == ".json")
+        return
+    with closing(Outlet(path, "trace")) as outlet:
+        yield TraceWriter(outlet, as_json=path.suffix == ".json")
 
 
 def _faults(args: argparse.Namespace, direction: str) -> list[FaultSpec]:

@@ -10,6 +10,17 @@ from ops.metrics import Metric
 
 DIRECTIONS = ("rx", "tx")
 UNITS = ("packets", "bytes")
+# Name of the metric, its key in the statistics, what it counts.
+_BY_REASON = (
+    ("dropped_packets", "dropped", "frames that reached no port, by reason"),
+    ("faults_packets", "faults", "packets that the program could not process, by reason"),
+    (
+        "untold_messages",
+        "untold",
+        "packets, digests and notifications that no controller was told, by reason",
+    ),
+    ("untraced_lines", "untraced", "lines that the trace lost, by reason"),
+)
 
 
 def collect(stats: Mapping[str, Any]) -> Iterator[Metric]:
@@ -36,18 +47,9 @@ def collect(stats: Mapping[str, Any]) -> Iterator[Metric]:
         ("port", "reason"),
         odd,
     )
-    for name, text in (
-        ("dropped", "frames that reached no port, by reason"),
-        ("faults", "packets that the program could not process, by reason"),
-    ):
-        reasons = {(reason,): num for reason, num in stats[name].items()}
-        yield Metric(f"incmoe_switch_{name}_packets_total", text, ("reason",), reasons)
-    yield Metric(
-        "incmoe_switch_untold_messages_total",
-        "packets, digests and notifications that no controller was told, by reason",
-        ("reason",),
-        {(reason,): num for reason, num in stats["untold"].items()},
-    )
+    for name, key, text in _BY_REASON:
+        reasons = {(reason,): num for reason, num in stats[key].items()}
+        yield Metric(f"incmoe_switch_{name}_total", text, ("reason",), reasons)
     for unit in UNITS:
         cells = {
             (counter, index): cell[unit]

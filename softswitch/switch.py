@@ -23,7 +23,7 @@ from softswitch.dataplane import DataPlane, Process
 from softswitch.engine import Batch, Engine
 from softswitch.errors import SwitchError
 from softswitch.interpreter import Interpreter
-from softswitch.interpreter.memory import Trace
+from softswitch.interpreter.trace import TraceWriter
 from softswitch.p4runtime.roles import Roles
 from softswitch.p4runtime.server import Server
 from softswitch.p4runtime.service import Service
@@ -60,7 +60,7 @@ class SwitchConfig:
     wires: WireOptions = field(default_factory=WireOptions)
     tls: Tls | None = None  # of the server
     roles: Roles = field(default_factory=Roles)
-    trace: Trace | None = None  # told of all that befalls packets; the interpreter's only
+    trace: TraceWriter | None = None  # told of all that befalls packets; the interpreter's only
 
 
 class Switch:
@@ -222,6 +222,7 @@ class Switch:
             "ports": ports,
             "dropped": dict(self._plane.counts),
             "untold": dict(self.service.notifier.lost),
+            "untraced": dict(self._trace.lost) if self._trace else {},
             "faults": dict(self._engine.faults()) if self._engine else {},
             "counters": _counters(self._engine) if self._engine else {},
         }

@@ -19,7 +19,8 @@ class PortStats:
 
     The keys of `counts`, in frames:
     tx_queue_full, tx_not_udp, tx_bad_checksum, tx_refused, tx_too_big, tx_error,
-    rx_truncated, rx_too_big, rx_kernel_dropped, rx_error, and fault_* of the fault injector.
+    rx_truncated, rx_too_big, rx_kernel_dropped, rx_error, fault_* of the fault injector, and
+    rx_not_captured, tx_not_captured (they went on, but the capture lacks them).
     """
 
     def __init__(self) -> None:

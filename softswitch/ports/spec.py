@@ -115,7 +115,7 @@ def _line(port: Port, options: WireOptions) -> Line:
 
     return Line(
         port,
-        capture=Capture(options.pcap_dir, port.name) if options.pcap_dir else None,
+        capture=Capture(options.pcap_dir, port.name, port.stats) if options.pcap_dir else None,
         rx_faults=faults(options.rx_faults, 0),
         tx_faults=faults(options.tx_faults, 1),
     )

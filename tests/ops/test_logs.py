@@ -5,7 +5,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from ops.logs import logged
 
@@ -41,3 +47,22 @@ def test_other_loggers_and_later_lines_are_left_alone(tmp_path: Path) -> None:
     logging.getLogger("one.service").warning("too late")
     (line,) = path.read_text().splitlines()
     assert line.endswith(" WARNING one.service: mine")
+
+
+def test_a_line_that_nobody_reads_is_lost_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(write_end, bytes(4096))
+    os.set_blocking(write_end, True)
+    with os.fdopen(write_end, "w") as pipe:
+        monkeypatch.setattr(sys, "stderr", pipe)
+        began = time.monotonic()
+        with logged(["one.service"], "info", "text"):
+            logging.getLogger("one.service").info("unread")
+            assert time.monotonic() - began < 2
+            os.read(read_end, 1 << 20)
+            logging.getLogger("one.service").info("read")
+    assert os.read(read_end, 1 << 20).endswith(b"INFO one.service: read\n")
+    os.close(read_end)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.softswitch.switch_process import Starter
 from tests.softswitch.switches import ENGINES, EngineClass, Switch
 
 
@@ -19,3 +21,11 @@ def engine_class(request: pytest.FixtureRequest) -> EngineClass:
 def start(engine_class: EngineClass) -> Callable[[str], Switch]:
     """Start a test program by name."""
     return lambda name: Switch(name, engine_class)
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Starter]:
+    """Starts `incmoe switch` and waits until it is up; it is gone afterwards."""
+    starter = Starter(tmp_path)
+    yield starter
+    starter.stop()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What sits on a wire: faults, captures, buffers and queues; and how ports are written down."""
 
+import resource
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -202,7 +204,7 @@ def test_a_capture_has_both_directions_as_they_are_on_the_wire(tmp_path):
     port = MemoryPort(4)
     line = Line(
         port,
-        capture=Capture(tmp_path, port.name),
+        capture=Capture(tmp_path, port.name, port.stats),
         rx_faults=FaultChain([FaultSpec(drop=1.0)], port.stats),
     )
     inside, outside = [b"i" * 60, b"j" * 1500], [b"o" * 61, b"p" * 62, b"q" * 61]
@@ -214,6 +216,32 @@ def test_a_capture_has_both_directions_as_they_are_on_the_wire(tmp_path):
     line.close()
     assert [bytes(p) for p in rdpcap(str(tmp_path / "memory_4_in.pcap"))] == inside
     assert [bytes(p) for p in rdpcap(str(tmp_path / "memory_4_out.pcap"))] == outside
+
+
+def test_a_capture_on_a_full_disk_ends_after_a_whole_frame_is_said_once_and_counted(
+    tmp_path, caplog
+):
+    port = MemoryPort(4)
+    capture = Capture(tmp_path, port.name, port.stats)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (24 + 3 * 116 + 50, limits[1]))
+    try:
+        capture.received(frames_of([b"i" * 100]))
+        capture.received(frames_of([b"j" * 100, b"k" * 100, b"l" * 100, b"m" * 100]))
+        capture.received(frames_of([b"n" * 100]))
+        capture.sent(frames_of([b"o" * 100]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    capture.close()
+    port.close()
+    path = tmp_path / "memory_4_in.pcap"
+    assert [bytes(p) for p in rdpcap(str(path))] == [b"i" * 100, b"j" * 100, b"k" * 100]
+    assert path.stat().st_size == 24 + 3 * 116
+    assert port.stats.as_dict()["rx_not_captured"] == 3
+    assert "tx_not_captured" not in port.stats.as_dict()
+    assert [r.getMessage() for r in caplog.records] == [
+        f"capture {path} ends: File too large; packets go on"
+    ]
 
 
 def test_a_memory_port_gives_what_it_got_in_order():

@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import pytest
@@ -17,8 +16,8 @@ from scapy.utils import rdpcap
 from incmoe.cli import main
 from tests import namespaces
 from tests.softswitch.p4runtime.controller import JSON, P4INFO
+from tests.softswitch.switch_process import COMMAND, end, wait_for
 
-COMMAND = [sys.executable, "-m", "incmoe.cli", "switch"]
 UDP_PORT = "udp:127.9.6.1:17716"
 
 
@@ -33,72 +32,6 @@ def run(capfd):
         return status, "".join(line for line in lines if not re.match(r"E\d{4} ", line))
 
     return run
-
-
-@pytest.fixture
-def up(tmp_path):
-    """Starts switches and waits until they are up; they are gone afterwards."""
-    started = []
-
-    def start(*words, ready="file"):
-        told = tmp_path / f"ready{len(started)}"
-        read_end, write_end = os.pipe()
-        options = {
-            "file": ["--ready-file", str(told)],
-            "fd": ["--ready-fd", str(write_end)],
-        }[ready]
-        address = [] if "--grpc-server-addr" in words else ["--grpc-server-addr", "127.0.0.1:0"]
-        process = subprocess.Popen(
-            [*COMMAND, *words, *address, *options],
-            stderr=subprocess.PIPE,
-            text=True,
-            pass_fds=[write_end],
-        )
-        started.append(process)
-        os.close(write_end)
-        with os.fdopen(read_end) as pipe:
-            if ready == "fd":
-                return process, json.loads(pipe.readline())
-        wait_for(lambda: told.exists() or process.poll() is not None)
-        return process, json.loads(told.read_text())
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stderr.close()
-
-
-def wait_for(done, limit_s=20):
-    end = time.monotonic() + limit_s
-    while not done():
-        assert time.monotonic() < end, "did not happen"
-        time.sleep(0.01)
-
-
-def end(process, number=signal.SIGTERM):
-    process.send_signal(number)
-    return process.wait(10), process.stderr.read()
-
-
-class TestTrace:
-    def test_the_interpreter_writes_what_befalls_packets(self, up, tmp_path):
-        trace = tmp_path / "trace.json"
-        words = ["--engine", "interpreter", "--trace", str(trace), "-i", f"1@{UDP_PORT}"]
-        process, _ = up(*words, "--p4info", str(P4INFO), str(JSON))
-        _, address, port = UDP_PORT.split(":")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
-            host.sendto(b"hello", (address, int(port)))
-        wait_for(lambda: '"drop"' in trace.read_text() or '"sent"' in trace.read_text())
-        assert end(process)[0] == 0
-        events = [json.loads(line) for line in trace.read_text().splitlines()]
-        assert (events[0]["event"], events[0]["name"]) == ("packet", "on port 1")
-
-    def test_compiled_code_cannot_be_traced(self, run, tmp_path):
-        words = ["--trace", str(tmp_path / "t"), "--no-p4", "--grpc-server-addr", "127.0.0.1:0"]
-        said = "incmoe: only the interpreter can trace packets, not compiled\n"
-        assert run(*words) == (2, said)
-        assert not (tmp_path / "t").exists()
 
 
 class TestLife:
@@ -258,6 +191,12 @@ class TestRefusals:
         [line] = [line for line in said.splitlines() if " INFO " not in line]
         assert line.startswith("incmoe: ")
         assert message in line
+
+    def test_compiled_code_cannot_be_traced(self, run, tmp_path):
+        words = ["--trace", str(tmp_path / "t"), "--no-p4", "--grpc-server-addr", "127.0.0.1:0"]
+        said = "incmoe: only the interpreter can trace packets, not compiled\n"
+        assert run(*words) == (2, said)
+        assert not (tmp_path / "t").exists()
 
     def test_ports_and_addresses_in_use_are_named(self, up, run):
         _, where = up("--no-p4", "-i", f"1@{UDP_PORT}")
