@@ -34,7 +34,10 @@ def collect(stats: Mapping[str, Any]) -> Iterator[Metric]:
         }
         text = f"{unit} that crossed a port, with Ethernet headers"
         yield Metric(f"incmoe_switch_port_{unit}_total", text, ("port", "direction"), values)
-    totals = {f"{ways}_{unit}" for ways in DIRECTIONS for unit in UNITS} | {"name"}
+    up = {(port, counts["name"]): int(counts["up"]) for port, counts in ports.items()}
+    text = "1 if the port's interface has a link; 1 for ports that are no interfaces"
+    yield Metric("incmoe_switch_port_up", text, ("port", "name"), up)
+    totals = {f"{ways}_{unit}" for ways in DIRECTIONS for unit in UNITS} | {"name", "up"}
     odd = {
         (port, reason): num
         for port, counts in ports.items()

@@ -217,7 +217,9 @@ class Switch:
         ports = {}
         for number, line in sorted(self._plane.lines.items()):
             line.port.count_kernel_drops()
-            ports[str(number)] = {"name": line.port.name, **line.port.stats.as_dict()}
+            is_up = number not in self.down
+            counts = line.port.stats.as_dict()
+            ports[str(number)] = {"name": line.port.name, "up": is_up, **counts}
         return {
             "ports": ports,
             "dropped": dict(self._plane.counts),

@@ -17,7 +17,7 @@ from incmoe.demo.traffic import PortBytes
 
 _ANSWER_S: Final = 20.0
 # What a port counts besides what it lost (softswitch.ports.port.PortStats).
-_MOVED: Final = {"name", "rx_packets", "rx_bytes", "tx_packets", "tx_bytes"}
+_MOVED: Final = {"name", "up", "rx_packets", "rx_bytes", "tx_packets", "tx_bytes"}
 _LOST: Final = ("dropped", "errors")  # of the kernel's counters
 
 

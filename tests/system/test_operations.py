@@ -73,6 +73,8 @@ def test_the_switch_tells_its_ports_and_counters(running: Cluster) -> None:
     found = scrape(running.up["metrics"])
     for port in range(1, NUM_RANKS + 1):
         assert found[f'incmoe_switch_port_packets_total{{direction="rx",port="{port}"}}'] > 0
+    up = {name: value for name, value in found.items() if name.startswith("incmoe_switch_port_up")}
+    assert list(up.values()) == [1.0] * NUM_RANKS
     assert found['incmoe_switch_program_packets_total{counter="ops",index="1"}'] > 0
 
 

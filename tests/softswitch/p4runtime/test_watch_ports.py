@@ -185,4 +185,5 @@ class TestLinks:
         config = SwitchConfig(ports=(PortSpec(2, "s1"),), grpc_address=None)
         with namespaces.inside(namespace, Switch, config) as running:
             assert running.down == frozenset({2})
+            assert running.stats()["ports"]["2"]["up"] is False
         assert "port 2 (s1) is down" in caplog.messages
