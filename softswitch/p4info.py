@@ -247,18 +247,47 @@ def from_message(message: p4info_pb2.P4Info) -> P4Info:
 
 def of_program(message: p4info_pb2.P4Info, program: ir.Program) -> P4Info:
     """The program's P4Info; LoadError if it is another's, or contradicts itself. Translated types
-    have the program's widths.
+    have the program's widths. Tables that p4c has optimised away are not in it.
     """
+    present = without_tables(message, _optimised_away(message, program))
     try:
-        info = from_message(at_the_programs_widths(message, program))
+        info = from_message(at_the_programs_widths(present, program))
     except NotFound as error:
         raise LoadError(f"P4Info contradicts itself: {error}") from error
     check_fits(info, program)
-    left_out = [t for t in program.tables.values() if t.keys and t.name not in info.tables.names]
-    if left_out:
-        names = ", ".join(table.name for table in left_out)
-        log.warning("P4Info has not all tables of the program, nobody can write %s", names)
     return info
+
+
+def _optimised_away(message: p4info_pb2.P4Info, program: ir.Program) -> set[str]:
+    """Tables of P4Info that the program has not, being its own: it describes all the program's."""
+    described = {table.preamble.name for table in message.tables}
+    gone = described - program.tables.keys()
+    unknown = [t.name for t in program.tables.values() if t.keys and t.name not in described]
+    if gone and unknown:
+        raise LoadError(
+            f"P4Info is of another program: it has table {min(gone)}, the program has not; the"
+            f" program has {unknown[0]}, P4Info has not"
+        )
+    if gone:
+        log.warning("p4c has left %s out of the program", ", ".join(sorted(gone)))
+    if unknown:
+        log.warning("nobody can write %s, which P4Info has not", ", ".join(unknown))
+    return gone
+
+
+def without_tables(message: p4info_pb2.P4Info, names: Collection[str]) -> p4info_pb2.P4Info:
+    """A copy without these tables and what belongs to them alone."""
+    result = p4info_pb2.P4Info()
+    result.CopyFrom(message)
+    ids = {table.preamble.id for table in message.tables if table.preamble.name in names}
+    kept = [table for table in message.tables if table.preamble.id not in ids]
+    del result.tables[:]
+    result.tables.extend(kept)
+    for profile in result.action_profiles:
+        left = [number for number in profile.table_ids if number not in ids]
+        del profile.table_ids[:]
+        profile.table_ids.extend(left)
+    return result
 
 
 def check_fits(info: P4Info, program: ir.Program) -> None:

@@ -3,7 +3,7 @@
 
 A controller may see a key or parameter wider than the program has it. Its numbers are the
 program's: one that does not fit there is out of range. Strings are refused: there is nothing here
-that gives them numbers.
+that gives them numbers. A type without a width, such as `error`, has the program's too.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ def at_the_programs_widths(message: p4info_pb2.P4Info, program: ir.Program) -> p
     new_types = result.type_info.new_types
     for what, part, bits in _typed(result, program):
         name = part.type_name.name
+        if not name and not part.bitwidth:
+            part.bitwidth = bits
         if name not in new_types:
             continue
         kind = new_types[name].translated_type.WhichOneof("sdn_type")
@@ -39,7 +41,7 @@ def at_the_programs_widths(message: p4info_pb2.P4Info, program: ir.Program) -> p
 
 
 def _typed(info: p4info_pb2.P4Info, program: ir.Program) -> Iterator[tuple[str, _Part, int]]:
-    """Keys, parameters and fields of controller headers that have a type's name, what to call
+    """Keys and parameters, fields of controller headers that have a type's name, what to call
     them, and the program's width.
     """
     actions = {action.preamble.id: action for action in info.actions}
@@ -48,17 +50,15 @@ def _typed(info: p4info_pb2.P4Info, program: ir.Program) -> Iterator[tuple[str, 
         if found is None:
             continue
         for field, key in zip(table.match_fields, found.keys, strict=False):
-            if field.HasField("type_name"):
-                yield f"key {field.name} of table {found.name}", field, key.bits
+            yield f"key {field.name} of table {found.name}", field, key.bits
         for ref in table.action_refs:
             action = actions.get(ref.id)
             if action is None or action.preamble.name not in found.actions:
                 continue
             own = program.actions[found.actions[action.preamble.name]]
             for param, parameter in zip(action.params, own.parameters, strict=False):
-                if param.HasField("type_name"):
-                    name = f"parameter {param.name} of action {action.preamble.name}"
-                    yield name, param, parameter.bits
+                name = f"parameter {param.name} of action {action.preamble.name}"
+                yield name, param, parameter.bits
     for header in info.controller_packet_metadata:
         yield from _header_fields(header, program)
 

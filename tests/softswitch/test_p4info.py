@@ -130,6 +130,35 @@ def test_a_translated_field_of_no_known_width_is_refused_by_name() -> None:
         p4info.of_program(message, program("learning"))
 
 
+def test_a_key_without_a_width_has_the_programs() -> None:
+    message = with_a_translated_key(bits=40)
+    message.type_info.Clear()
+    [table] = [t for t in message.tables if t.preamble.name == "Receive.by_exact"]
+    table.match_fields[0].ClearField("type_name")
+    table.match_fields[0].bitwidth = 0  # as p4c has it for the type `error`
+    found = p4info.of_program(message, program("matches"))
+    own = info("matches").tables.by_name("Receive.by_exact")
+    assert found.tables.by_name("Receive.by_exact").fields == own.fields
+
+
+def test_a_table_that_p4c_has_optimised_away_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    message = info("choices").message
+    gone = message.tables.add()
+    gone.preamble.name, gone.preamble.id, gone.implementation_id = "Receive.gone", 42, 77
+    profile = message.action_profiles.add()
+    profile.preamble.name, profile.preamble.id = "Receive.of_gone", 77
+    profile.table_ids.append(42)
+    found = p4info.of_program(message, program("choices"))
+    assert "Receive.gone" not in {table.name for table in found.tables}
+    assert "Receive.of_gone" not in {profile.name for profile in found.profiles}
+    assert "p4c has left Receive.gone out of the program" in caplog.messages
+
+
+def test_p4info_of_another_program_is_refused() -> None:
+    with pytest.raises(LoadError, match="P4Info is of another program: it has table Receive"):
+        p4info.of_program(info("choices").message, program("matches"))
+
+
 def test_a_profile_that_no_table_uses_is_left_out() -> None:
     message = info("choices").message
     message.action_profiles.add().preamble.name = "unused"
