@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from softswitch.switch import Switch, SwitchConfig
 
 DEFAULT_ADDRESS = "127.0.0.1:9559"
+MAX_DEVICE_ID = 2**64 - 1  # P4Runtime's device_id is a uint64
 STF = Path("stf")  # in place of a program
 USER_ERROR = 2
 FAILED = 1
@@ -87,7 +88,6 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cpu-port",
-        type=int,
         metavar="NUMBER",
         help="the port that packets of P4Runtime's stream come and leave by (default: none)",
     )
@@ -117,7 +117,7 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
         help="where P4Runtime is served; port 0 takes a free one (default: %(default)s)",
     )
     parser.add_argument(
-        "--device-id", type=int, default=0, metavar="N", help="P4Runtime's (default: %(default)s)"
+        "--device-id", default="0", metavar="N", help="P4Runtime's, 64 bit (default: %(default)s)"
     )
     tls.add_options(parser)
     parser.add_argument(
@@ -216,7 +216,7 @@ def _config(args: argparse.Namespace) -> SwitchConfig:
         program=args.json,
         p4info=args.p4info,
         grpc_address=args.grpc_server_addr,
-        device_id=args.device_id,
+        device_id=_device_id(args.device_id),
         engine=args.engine,
         wires=WireOptions(
             pcap_dir=args.pcap,
@@ -226,6 +226,12 @@ def _config(args: argparse.Namespace) -> SwitchConfig:
         tls=tls.of_options(args),
         roles=Roles.load(args.roles) if args.roles else Roles(),
     )
+
+
+def _device_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > MAX_DEVICE_ID:
+        raise SwitchError(f"--device-id {text} is not a number in 0..{MAX_DEVICE_ID}")
+    return int(text)
 
 
 @contextmanager

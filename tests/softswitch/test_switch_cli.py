@@ -175,8 +175,26 @@ class TestRefusals:
             (["--no-p4", "--fault", "loss=1"], "unknown fault 'loss'"),
             (
                 ["--no-p4", "--grpc-server-addr", "127.0.0.1:x"],
-                "cannot listen on 127.0.0.1:x: not HOST:PORT",
+                "cannot listen on 127.0.0.1:x: port 'x' is not a number in 0..65535",
             ),
+            (
+                ["--no-p4", "--grpc-server-addr", "127.0.0.1:99999"],
+                "cannot listen on 127.0.0.1:99999: port '99999' is not a number in 0..65535",
+            ),
+            (
+                ["--no-p4", "--grpc-server-addr", "nosuchhost.invalid:0"],
+                "cannot listen on nosuchhost.invalid:0: ",
+            ),
+            (
+                ["--no-p4", "--device-id", "-1"],
+                "--device-id -1 is not a number in 0..18446744073709551615",
+            ),
+            (
+                ["--no-p4", "--device-id", "18446744073709551616"],
+                "--device-id 18446744073709551616 is not a number in 0..18446744073709551615",
+            ),
+            (["--no-p4", "--device-id", "one"], "--device-id one is not a number in 0.."),
+            (["--no-p4", "--cpu-port", "-1"], "port '-1@cpu' is not NUMBER@INTERFACE"),
             (["--no-p4", "--pcap", "/nonesuch", "-i", "1@memory"], "/nonesuch/memory_1_in.pcap"),
             (["--no-p4", "--log-file", "/nonesuch/log"], "/nonesuch/log"),
             (["--no-p4", "--ready-file", "/nonesuch/ready"], "/nonesuch/ready"),
