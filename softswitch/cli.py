@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,8 +169,8 @@ def _run(args: argparse.Namespace) -> int:
         _trace(args.trace) as trace,
         Switch(replace(_config(args), trace=trace)) as switch,
         _metrics(switch, args.metrics) as metrics,
+        _announced(switch, args, metrics),
     ):
-        _announce(switch, args, metrics)
         status = _serve(switch, args.stats_file)
         _write_stats(switch, args.stats_file)
     return status
@@ -178,12 +178,16 @@ def _run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Keeps the signals for `_serve`; threads that start meanwhile never get them."""
+    """Keeps the signals for `_serve`; threads that start meanwhile never get them.
+
+    After a switch that ran they stay blocked: its process ends, and one more would spoil that.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGUSR1})
     try:
         yield
-    finally:
+    except BaseException:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
 
 
 @contextmanager
@@ -272,8 +276,9 @@ def _faults(args: argparse.Namespace, direction: str) -> list[FaultSpec]:
     return specs
 
 
-def _announce(switch: Switch, args: argparse.Namespace, metrics: str | None) -> None:
-    """Tells the log and the parent that the switch is up, and where."""
+@contextmanager
+def _announced(switch: Switch, args: argparse.Namespace, metrics: str | None) -> Iterator[None]:
+    """Tells the log and the parent that the switch is up, and where, while it is."""
     where: dict[str, object] = {
         "grpc": switch.grpc_address,
         "pid": os.getpid(),
@@ -283,14 +288,34 @@ def _announce(switch: Switch, args: argparse.Namespace, metrics: str | None) -> 
         where["metrics"] = metrics
     text = json.dumps(where) + "\n"
     log.info("up: %s", text.rstrip())
-    if args.ready_file:
-        _replace(args.ready_file, text)
-    if args.ready_fd is not None:
-        try:
-            with os.fdopen(args.ready_fd, "w") as parent:
-                parent.write(text)
-        except OSError as error:
-            raise SwitchError(f"--ready-fd {args.ready_fd}: {error.strerror}") from error
+    with _ready_file(args.ready_file, text):
+        if args.ready_fd is not None:
+            _tell(args.ready_fd, text)
+        yield
+
+
+@contextmanager
+def _ready_file(path: Path | None, text: str) -> Iterator[None]:
+    """There while the block runs; afterwards it goes if it is a file and still says the same."""
+    if path is None:
+        yield
+        return
+    _replace(path, text)
+    try:
+        yield
+    finally:
+        with suppress(OSError, UnicodeDecodeError):
+            if path.is_file() and not path.is_symlink() and path.read_text() == text:
+                path.unlink()
+
+
+def _tell(fd: int, text: str) -> None:
+    try:
+        with os.fdopen(fd, "w") as parent:
+            parent.write(text)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SwitchError(f"--ready-fd {fd}: {reason}") from error
 
 
 def _serve(switch: Switch, stats_file: Path | None) -> int:
