@@ -12,6 +12,7 @@ import grpc
 from controller.errors import ControllerError
 from controller.rendezvous import Alive, Rendezvous
 from host_agent.messages import METHODS, SERVICE, Message, RendezvousError, decode, encode
+from ops.address import AddressError
 from ops.tls import Tls, add_port, client_name
 
 SPARE_THREADS: Final = 8  # for calls that are refused while all ranks wait
@@ -35,6 +36,8 @@ def serve(
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     try:
         port = add_port(server, listen, tls)
+    except AddressError as error:
+        raise ControllerError(f"cannot listen at {listen}: {error}") from None
     except RuntimeError:
         port = 0
     if port == 0:

@@ -9,7 +9,8 @@ from typing import Final, Protocol
 
 from host_agent.session import Session
 from host_agent.wire import Op
-from ops.metrics import MAX_PORT, Metric, MetricsError, parse_address, served
+from ops.address import MAX_PORT
+from ops.metrics import Metric, MetricsError, parse_address, served
 
 DIRECTIONS: Final = ("sent", "received")
 EVENTS: Final = {

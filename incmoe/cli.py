@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `incmoe`: finds the subcommand, runs it, and turns a user's error into one line."""
+"""The command `incmoe`: finds the subcommand, runs it, and turns a user's error into one line.
+
+Nothing slow is imported before `main` looks after Ctrl-C.
+"""
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import sys
-from collections.abc import Sequence
-from typing import Final
+
+TYPE_CHECKING = False  # typing itself takes milliseconds
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Final
 
 # Subcommand -> module whose add_parser(subparsers) describes it. Imported only when asked for:
 # a rank's machine need not have the control plane's packages.
@@ -27,10 +32,14 @@ EXTRAS: Final = {
     "mininet": f"{_ALL},mininet",
 }
 USER_ERROR: Final = 2
+INTERRUPTED: Final = 130  # as a shell says of what SIGINT has ended
 
 
 def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser with the subcommands `names` in full and the others by their name only."""
+    import argparse
+    import importlib
+
     parser = argparse.ArgumentParser(prog="incmoe", description=__doc__)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, summary) in SUBCOMMANDS.items():
@@ -42,11 +51,20 @@ def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `incmoe ARGV` and return its exit status: 0, 1 (the job failed) or 2 (a user's error)."""
+    """Run `incmoe ARGV` and return its exit status: 0, 1 (the job failed), 2 (a user's error) or
+    130 (Ctrl-C before the subcommand looks after it).
+    """
+    try:
+        return _main(argv)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _main(argv: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in words if word in SUBCOMMANDS), "")
     try:
-        args = build_parser([name]).parse_args(words)
+        args = _parser_of(name).parse_args(words)
         return int(args.run(args))
     except ModuleNotFoundError as missing:
         extra = EXTRAS.get(name, "dev")
@@ -54,6 +72,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, RuntimeError) as error:
         print(f"incmoe: {error}", file=sys.stderr)
     return USER_ERROR
+
+
+def _parser_of(name: str) -> argparse.ArgumentParser:
+    """Ctrl-C waits until it is there: modules half imported make other errors of it."""
+    import signal
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return build_parser([name])
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 if __name__ == "__main__":

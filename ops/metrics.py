@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ops.address import MAX_PORT
+
 LOOPBACK: Final = "127.0.0.1"
-MAX_PORT: Final = 0xFFFF
 OPTION_HELP: Final = (
     f"serve Prometheus metrics at http://[HOST:]PORT/metrics; HOST is {LOOPBACK} unless given, "
     "port 0 takes a free one"

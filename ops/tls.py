@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from ops.address import check_listen_address
+
 if TYPE_CHECKING:
     import grpc
 
@@ -90,7 +92,10 @@ def open_channel(
 
 
 def add_port(server: grpc.Server, address: str, tls: Tls | None) -> int:
-    """Let a server listen, plainly without `tls`; RuntimeError or 0 where it cannot."""
+    """Let a server listen, plainly without `tls`; AddressError for what is no address, else
+    RuntimeError or 0 where it cannot.
+    """
+    check_listen_address(address)
     return server.add_insecure_port(address) if tls is None else tls.add_port(server, address)
 
 

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from softswitch.switch import Switch, SwitchConfig
 
 DEFAULT_ADDRESS = "127.0.0.1:9559"
+MAX_DEVICE_ID = 2**64 - 1  # P4Runtime's device_id is a uint64
 STF = Path("stf")  # in place of a program
 USER_ERROR = 2
 FAILED = 1
@@ -87,7 +88,6 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cpu-port",
-        type=int,
         metavar="NUMBER",
         help="the port that packets of P4Runtime's stream come and leave by (default: none)",
     )
@@ -117,7 +117,7 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
         help="where P4Runtime is served; port 0 takes a free one (default: %(default)s)",
     )
     parser.add_argument(
-        "--device-id", type=int, default=0, metavar="N", help="P4Runtime's (default: %(default)s)"
+        "--device-id", default="0", metavar="N", help="P4Runtime's, 64 bit (default: %(default)s)"
     )
     tls.add_options(parser)
     parser.add_argument(
@@ -169,8 +169,8 @@ def _run(args: argparse.Namespace) -> int:
         _trace(args.trace) as trace,
         Switch(replace(_config(args), trace=trace)) as switch,
         _metrics(switch, args.metrics) as metrics,
+        _announced(switch, args, metrics),
     ):
-        _announce(switch, args, metrics)
         status = _serve(switch, args.stats_file)
         _write_stats(switch, args.stats_file)
     return status
@@ -178,12 +178,16 @@ def _run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Keeps the signals for `_serve`; threads that start meanwhile never get them."""
+    """Keeps the signals for `_serve`; threads that start meanwhile never get them.
+
+    After a switch that ran they stay blocked: its process ends, and one more would spoil that.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGUSR1})
     try:
         yield
-    finally:
+    except BaseException:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
 
 
 @contextmanager
@@ -216,7 +220,7 @@ def _config(args: argparse.Namespace) -> SwitchConfig:
         program=args.json,
         p4info=args.p4info,
         grpc_address=args.grpc_server_addr,
-        device_id=args.device_id,
+        device_id=_device_id(args.device_id),
         engine=args.engine,
         wires=WireOptions(
             pcap_dir=args.pcap,
@@ -226,6 +230,12 @@ def _config(args: argparse.Namespace) -> SwitchConfig:
         tls=tls.of_options(args),
         roles=Roles.load(args.roles) if args.roles else Roles(),
     )
+
+
+def _device_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > MAX_DEVICE_ID:
+        raise SwitchError(f"--device-id {text} is not a number in 0..{MAX_DEVICE_ID}")
+    return int(text)
 
 
 @contextmanager
@@ -266,8 +276,9 @@ def _faults(args: argparse.Namespace, direction: str) -> list[FaultSpec]:
     return specs
 
 
-def _announce(switch: Switch, args: argparse.Namespace, metrics: str | None) -> None:
-    """Tells the log and the parent that the switch is up, and where."""
+@contextmanager
+def _announced(switch: Switch, args: argparse.Namespace, metrics: str | None) -> Iterator[None]:
+    """Tells the log and the parent that the switch is up, and where, while it is."""
     where: dict[str, object] = {
         "grpc": switch.grpc_address,
         "pid": os.getpid(),
@@ -277,14 +288,34 @@ def _announce(switch: Switch, args: argparse.Namespace, metrics: str | None) -> 
         where["metrics"] = metrics
     text = json.dumps(where) + "\n"
     log.info("up: %s", text.rstrip())
-    if args.ready_file:
-        _replace(args.ready_file, text)
-    if args.ready_fd is not None:
-        try:
-            with os.fdopen(args.ready_fd, "w") as parent:
-                parent.write(text)
-        except OSError as error:
-            raise SwitchError(f"--ready-fd {args.ready_fd}: {error.strerror}") from error
+    with _ready_file(args.ready_file, text):
+        if args.ready_fd is not None:
+            _tell(args.ready_fd, text)
+        yield
+
+
+@contextmanager
+def _ready_file(path: Path | None, text: str) -> Iterator[None]:
+    """There while the block runs; afterwards it goes if it is a file and still says the same."""
+    if path is None:
+        yield
+        return
+    _replace(path, text)
+    try:
+        yield
+    finally:
+        with suppress(OSError, UnicodeDecodeError):
+            if path.is_file() and not path.is_symlink() and path.read_text() == text:
+                path.unlink()
+
+
+def _tell(fd: int, text: str) -> None:
+    try:
+        with os.fdopen(fd, "w") as parent:
+            parent.write(text)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SwitchError(f"--ready-fd {fd}: {reason}") from error
 
 
 def _serve(switch: Switch, stats_file: Path | None) -> int:

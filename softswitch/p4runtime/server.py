@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from p4.v1 import p4runtime_pb2
 
+from ops.address import AddressError
 from ops.tls import Tls, add_port
 from softswitch.errors import SwitchError
 from softswitch.p4runtime.service import Service
@@ -42,18 +43,18 @@ class Server:
         self._server = grpc.server(self._executor, options=options)
         self._server.add_generic_rpc_handlers((_handlers(service),))
         port = self._listen(address, tls)
-        self.address = address if address.startswith("unix:") else _with_port(address, port)
+        is_path = address.startswith(("unix:", "unix-abstract:"))
+        self.address = address if is_path else _with_port(address, port)
         self._server.start()
 
     def _listen(self, address: str, tls: Tls | None) -> int:
         try:
             return add_port(self._server, address, tls)
-        except RuntimeError as error:
+        except (AddressError, RuntimeError) as error:
             self._server.stop(None)
             self._executor.shutdown()
-            raise ServerError(
-                f"P4Runtime cannot listen on {address}: {_reason(address)}"
-            ) from error
+            reason = error if isinstance(error, AddressError) else _reason(address)
+            raise ServerError(f"P4Runtime cannot listen on {address}: {reason}") from error
 
     def stop(self) -> None:
         self._server.stop(GRACE_S).wait()
@@ -67,15 +68,15 @@ def _with_port(address: str, port: int) -> str:
 
 def _reason(address: str) -> str:
     """Why gRPC could not listen there: it does not say itself."""
-    host, _, port = address.rpartition(":")
     if address.startswith("unix:"):
         return "the socket's folder is missing or cannot be written"
-    if not host or not port.isdigit():
-        return "not HOST:PORT"
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
     try:
-        socket.create_server((host, int(port))).close()
-    except OverflowError as error:
-        return str(error)
+        [(family, *_), *_] = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+        socket.create_server((host, int(port)), family=family).close()
+    except socket.gaierror as error:
+        return str(error.strerror).lower()
     except OSError as error:
         return os.strerror(error.errno).lower() if error.errno else str(error)
     return "gRPC gives no reason"

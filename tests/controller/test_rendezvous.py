@@ -315,3 +315,8 @@ def test_a_controller_that_is_not_there_is_named() -> None:
 def test_an_address_in_use_is_an_error(service: Service) -> None:
     with pytest.raises(ControllerError, match=f"cannot listen at {service.address}"):
         serve(service.rendezvous, service.address, num_ranks=3)
+
+
+def test_a_port_that_no_address_has_is_an_error(service: Service) -> None:
+    with pytest.raises(ControllerError, match=r"127.0.0.1:99999: port '99999' is not a number in"):
+        serve(service.rendezvous, "127.0.0.1:99999", num_ranks=3)

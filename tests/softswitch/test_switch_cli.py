@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -49,6 +50,44 @@ class TestLife:
         assert status == 0
         assert "up: " in said
         assert "Traceback" not in said
+
+    @pytest.mark.parametrize("delay_ms", [1, 5, 10, 20, 40, 80])
+    def test_an_interrupt_before_it_is_up_ends_it_in_silence(self, delay_ms):
+        """From the moment that Python has started."""
+        script = "import sys, incmoe.cli as c; print(flush=True); sys.exit(c.main(sys.argv[1:]))"
+        words = [
+            sys.executable,
+            "-c",
+            script,
+            "switch",
+            "--no-p4",
+            "--grpc-server-addr",
+            "127.0.0.1:0",
+        ]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(words, text=True, **pipes) as process:
+            process.stdout.readline()
+            time.sleep(delay_ms / 1000)
+            status, said = end(process, signal.SIGINT)
+        assert status in (0, 130)
+        assert all(" INFO softswitch: up: " in line for line in said.splitlines())
+
+    @pytest.mark.parametrize("gap_ms", [0, 2, 5, 10, 20, 30, 50])
+    def test_further_signals_do_not_spoil_a_clean_end(self, up, gap_ms):
+        process, _ = up("--no-p4")
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+            process.send_signal(number)
+            time.sleep(gap_ms / 1000)
+        status, said = process.wait(10), process.stderr.read()
+        assert (status, "Traceback" in said) == (0, False)
+
+    def test_the_ready_file_goes_when_it_ends_unless_it_is_anothers(self, up, tmp_path):
+        process, _ = up("--no-p4")
+        other, _ = up("--no-p4")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["ready0", "ready1"]
+        (tmp_path / "ready1").write_text("another's")
+        assert (end(process)[0], end(other)[0]) == (0, 0)
+        assert [path.name for path in tmp_path.iterdir()] == ["ready1"]
 
     def test_a_parent_can_be_told_through_a_descriptor(self, up):
         process, where = up("--no-p4", ready="fd")
@@ -175,12 +214,31 @@ class TestRefusals:
             (["--no-p4", "--fault", "loss=1"], "unknown fault 'loss'"),
             (
                 ["--no-p4", "--grpc-server-addr", "127.0.0.1:x"],
-                "cannot listen on 127.0.0.1:x: not HOST:PORT",
+                "cannot listen on 127.0.0.1:x: port 'x' is not a number in 0..65535",
             ),
+            (
+                ["--no-p4", "--grpc-server-addr", "127.0.0.1:99999"],
+                "cannot listen on 127.0.0.1:99999: port '99999' is not a number in 0..65535",
+            ),
+            (
+                ["--no-p4", "--grpc-server-addr", "nosuchhost.invalid:0"],
+                "cannot listen on nosuchhost.invalid:0: ",
+            ),
+            (
+                ["--no-p4", "--device-id", "-1"],
+                "--device-id -1 is not a number in 0..18446744073709551615",
+            ),
+            (
+                ["--no-p4", "--device-id", "18446744073709551616"],
+                "--device-id 18446744073709551616 is not a number in 0..18446744073709551615",
+            ),
+            (["--no-p4", "--device-id", "one"], "--device-id one is not a number in 0.."),
+            (["--no-p4", "--cpu-port", "-1"], "port '-1@cpu' is not NUMBER@INTERFACE"),
             (["--no-p4", "--pcap", "/nonesuch", "-i", "1@memory"], "/nonesuch/memory_1_in.pcap"),
             (["--no-p4", "--log-file", "/nonesuch/log"], "/nonesuch/log"),
             (["--no-p4", "--ready-file", "/nonesuch/ready"], "/nonesuch/ready"),
-            (["--no-p4", "--ready-fd", "999"], "--ready-fd 999"),
+            (["--no-p4", "--ready-fd", "999"], "--ready-fd 999: Bad file descriptor"),
+            (["--no-p4", "--ready-fd", "-1"], "--ready-fd -1: negative file descriptor"),
         ],
     )
     def test_a_mistake_is_one_line_and_status_2(self, run, words, message):
