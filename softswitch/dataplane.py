@@ -24,8 +24,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from softswitch.engine import Batch
+from softswitch.ports.ethernet import EthernetPort
 from softswitch.ports.frames import Arena, Frames, join
 from softswitch.ports.line import Line
+from softswitch.ports.links import LinkWatch
 
 T = TypeVar("T")
 Process = Callable[[Batch], Batch]  # an engine's; its result is used up before the next call
@@ -54,6 +56,11 @@ class DataPlane:
         self._wants_write: set[int] = set()
         for fd in self._by_fd:
             self._epoll.register(fd, select.EPOLLIN)
+        self._interfaces = [line.port for line in lines if isinstance(line.port, EthernetPort)]
+        self._links = LinkWatch.opened() if self._interfaces else None
+        if self._links:
+            self._epoll.register(self._links.fileno(), select.EPOLLIN)
+            self._notice_links()  # they may be down from the start
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -70,6 +77,8 @@ class DataPlane:
             self._thread.join()
         self._run_calls()
         self._epoll.close()
+        if self._links:
+            self._links.close()
         for line in self.lines.values():
             line.close()
 
@@ -111,6 +120,8 @@ class DataPlane:
         for fd, mask in events:
             if fd == self._wake:
                 os.eventfd_read(self._wake)
+            elif fd not in self._by_fd:
+                self._notice_links()
             else:
                 received += self._serve(fd, mask, now)
         received += self._release_held(now)
@@ -126,6 +137,12 @@ class DataPlane:
         if mask & _READABLE:
             return [(line.port.number, line.receive(self._arena, now))]
         return []
+
+    def _notice_links(self) -> None:
+        assert self._links is not None
+        self._links.forget()
+        for port in self._interfaces:
+            port.notice_link()
 
     def _release_held(self, now: float) -> list[tuple[int, Frames]]:
         """What fault injectors have held back until now."""
