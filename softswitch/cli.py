@@ -10,13 +10,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ops import logs, tls
 from ops.metrics import OPTION_HELP, MetricsError, served
+from softswitch import report_files
 from softswitch.errors import SwitchError
 
 if TYPE_CHECKING:
@@ -163,6 +164,8 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from softswitch.switch import Switch, check_can_trace
 
+    report_files.check("--stats-file", args.stats_file)
+    report_files.check("--ready-file", args.ready_file)
     if args.trace is not None:
         check_can_trace(args.engine)  # before there is a file
     with (
@@ -288,25 +291,10 @@ def _announced(switch: Switch, args: argparse.Namespace, metrics: str | None) ->
         where["metrics"] = metrics
     text = json.dumps(where) + "\n"
     log.info("up: %s", text.rstrip())
-    with _ready_file(args.ready_file, text):
+    with report_files.present(args.ready_file, text):
         if args.ready_fd is not None:
             _tell(args.ready_fd, text)
         yield
-
-
-@contextmanager
-def _ready_file(path: Path | None, text: str) -> Iterator[None]:
-    """There while the block runs; afterwards it goes if it is a file and still says the same."""
-    if path is None:
-        yield
-        return
-    _replace(path, text)
-    try:
-        yield
-    finally:
-        with suppress(OSError, UnicodeDecodeError):
-            if path.is_file() and not path.is_symlink() and path.read_text() == text:
-                path.unlink()
 
 
 def _tell(fd: int, text: str) -> None:
@@ -336,17 +324,4 @@ def _serve(switch: Switch, stats_file: Path | None) -> int:
 
 def _write_stats(switch: Switch, path: Path | None) -> None:
     if path:
-        _replace(path, json.dumps(switch.stats(), indent=1) + "\n")
-
-
-def _replace(path: Path, text: str) -> None:
-    """Writes the file so that no reader ever sees half of it."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            path.write_text(text)  # a device or a pipe stays what it is
-            return
-        part.write_text(text)
-        part.replace(path)
-    except OSError as error:
-        raise SwitchError(f"cannot write {path}: {error.strerror}") from error
+        report_files.write(path, json.dumps(switch.stats(), indent=1) + "\n")

@@ -29,6 +29,7 @@ from softswitch.p4runtime.server import Server
 from softswitch.p4runtime.service import Service
 from softswitch.p4runtime.status import RpcError
 from softswitch.ports.cpu import CpuPort
+from softswitch.ports.ethernet import EthernetPort
 from softswitch.ports.links import Links
 from softswitch.ports.memory import MemoryPort
 from softswitch.ports.spec import PortSpec, WireOptions, open_lines
@@ -79,8 +80,8 @@ class Switch:
         self._plane = DataPlane(lines, FRAMES_PER_BATCH[config.engine])
         with ExitStack() as opened:
             opened.callback(self._plane.stop)
-            interfaces = {spec.number: spec.target for spec in config.ports if spec.is_interface}
-            self._links = Links(interfaces)
+            interfaces = [line.port for line in lines if isinstance(line.port, EthernetPort)]
+            self._links = Links(interfaces, self.between_batches)
             opened.callback(self._links.close)
             self._cpu_port = _cpu_port(self._plane)
             self.service = Service(self, config.roles)

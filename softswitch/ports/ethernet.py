@@ -5,12 +5,14 @@
 2. A frame the kernel left without a transport checksum (CHECKSUM_PARTIAL, usual on veth) gets one.
 3. A frame longer than the interface's MTU, made by segmentation offload, is dropped and counted.
 4. VLAN tags stay in the frame, though the kernel takes the outer one out on the way.
+5. An interface that vanishes and comes again under its name is the port's again (`notice_link`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import socket
 import struct
 
@@ -24,7 +26,12 @@ from softswitch.ports.mmsg import MessageRoom
 from softswitch.ports.packet_ring import MOST_BYTES, SOL_PACKET, PacketRing, Taken
 from softswitch.ports.port import PortError, PortStats
 from softswitch.ports.sender import loss_of, send_all
-from softswitch.ports.sockets import enlarge_buffers, interface_mtu
+from softswitch.ports.sockets import (
+    enlarge_buffers,
+    interface_index,
+    interface_mtu,
+    link_problem,
+)
 
 # linux/if_packet.h
 PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC = 1, 1
@@ -32,6 +39,7 @@ PACKET_IGNORE_OUTGOING = 23
 ETH_P_ALL = 3
 
 VLAN_BYTES = 4
+log = logging.getLogger(__name__)
 
 
 class EthernetPort:
@@ -52,6 +60,8 @@ class EthernetPort:
         self._max_frame = _max_frame(self._socket, interface)
         self._room = MessageRoom()
         self._backlog = Backlog(backlog_bytes)
+        self._index = interface_index(self._socket, interface)
+        self._problem = ""  # of its link, as it was last said
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -129,6 +139,36 @@ class EthernetPort:
         self.stats.sent(done - len(lost), num_bytes)
         return frames.select(slice(done, None))
 
+    def notice_link(self) -> None:
+        """Says in the log that the interface has gone or come back, once each; call this when an
+        interface may have changed.
+        """
+        problem = link_problem(self._socket, self.name)
+        if not problem and not self._is_bound():
+            problem = "a new one that cannot be opened"
+        if problem == self._problem or (self._problem and problem not in ("", "gone")):
+            return  # more of what has been said
+        what = f"is {problem}" if problem else "is up again"
+        log.warning("port %d: the interface %s %s", self.number, self.name, what)
+        self._problem = problem
+
+    @property
+    def is_up(self) -> bool:
+        """As it was when last noticed."""
+        return not self._problem
+
+    def _is_bound(self) -> bool:
+        """To the interface of that name, which may be another than it was."""
+        index = interface_index(self._socket, self.name)
+        if index != self._index:
+            try:
+                _listen(self._socket, self.name, index)
+            except OSError:
+                return False
+            self._index = index
+            self._max_frame = _max_frame(self._socket, self.name)
+        return True
+
     def count_kernel_drops(self) -> None:
         """Brings `rx_kernel_dropped`, what its full ring cost, up to date."""
         self.stats.counts["rx_kernel_dropped"] = self._ring.dropped()
@@ -155,10 +195,10 @@ def _bound_socket(number: int, interface: str, ring_bytes: int) -> tuple[socket.
         raise PortError(f"port {number}: cannot open {interface!r}: {reason}") from error
     ring = None
     try:
-        _configure(raw, index)
+        _configure(raw)
         ring = PacketRing(raw, ring_bytes)
         ring.make(_max_frame(raw, interface))
-        raw.bind((interface, ETH_P_ALL))
+        _listen(raw, interface, index)
     except OSError as error:
         if ring is not None:
             ring.close()
@@ -168,9 +208,14 @@ def _bound_socket(number: int, interface: str, ring_bytes: int) -> tuple[socket.
     return raw, ring
 
 
-def _configure(raw: socket.socket, index: int) -> None:
+def _configure(raw: socket.socket) -> None:
     enlarge_buffers(raw)
-    membership = struct.pack("=iHH8x", index, PACKET_MR_PROMISC, 0)
-    raw.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, membership)
     with contextlib.suppress(OSError):  # before Linux 4.20 the ring's kernel sorts them out
         raw.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+
+
+def _listen(raw: socket.socket, interface: str, index: int) -> None:
+    """To all frames of the interface."""
+    membership = struct.pack("=iHH8x", index, PACKET_MR_PROMISC, 0)
+    raw.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, membership)
+    raw.bind((interface, ETH_P_ALL))

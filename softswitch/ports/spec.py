@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -77,6 +78,20 @@ def _refuse_duplicates(specs: Sequence[PortSpec]) -> None:
     for number in numbers:
         if numbers.count(number) > 1:
             raise PortError(f"port number {number} is given {numbers.count(number)} times")
+    taken: dict[int | str, PortSpec] = {}
+    for spec in filter(lambda spec: spec.is_interface, specs):
+        first = taken.setdefault(_interface(spec.target), spec)
+        if first is not spec:
+            what = f"{first.target!r} and {spec.target!r} are one interface"
+            raise PortError(f"ports {first.number} and {spec.number}: {what}")
+
+
+def _interface(name: str) -> int | str:
+    """What tells it from others, whichever of its names is given."""
+    try:
+        return socket.if_nametoindex(name)
+    except OSError:
+        return name
 
 
 def _once(make: Callable[[], T]) -> Callable[[], T]:

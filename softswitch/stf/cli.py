@@ -42,7 +42,7 @@ def run_test(files: Sequence[Path], engine: str) -> int:
         p4info.of_program(p4info.load(info).message, program)
     lines = parse(_text(test), name=test.name)
     names = list(ENGINES) if engine == "both" else [engine]
-    outcomes = {name: run(program, ENGINES[name], lines) for name in names}
+    outcomes = {name: run(program, ENGINES[name], lines, name=test.name) for name in names}
     for name, outcome in outcomes.items():
         sys.stdout.write(_report(name, outcome))
     same = len({str(outcome.received) for outcome in outcomes.values()}) == 1

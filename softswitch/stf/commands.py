@@ -7,14 +7,15 @@ A command that BMv2's CLI answers with a value only checks that there is one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from softswitch.engine import MeterRates
+from softswitch.ir import Counter, Meter, Register
 from softswitch.state import Change, CloneSession, GroupUpdate, Replica, SessionUpdate, Update
 from softswitch.stf.language import COMMANDS as COMMAND_NAMES
-from softswitch.stf.language import StfError, number
+from softswitch.stf.language import StfError, check_port, number
 from softswitch.stf.names import find
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _RATE = r"(\d+(?:\.\d+)?)\s*:\s*(\d+)"
 _RATES = re.compile(rf"{_RATE}\s+{_RATE}")
+COUNTER_BITS = 64
 Updates = list[Update]
 Words = Sequence[str]
 
@@ -54,15 +56,21 @@ def _numbers(words: Words, least: int) -> list[int]:
     return [number(word) for word in words]
 
 
+def _exactly(words: Words, num: int) -> list[int]:
+    if len(words) > num:
+        raise StfError(f"{num} numbers are needed, {len(words)} given")
+    return _numbers(words, num)
+
+
 def _create_group(s: Session, words: Words) -> Updates:
-    (group,) = _numbers(words, 1)
+    (group,) = _exactly(words, 1)
     s.replication.groups[group] = []
     return [GroupUpdate(Change.INSERT, group)]
 
 
 def _node(words: Words) -> list[Replica]:
     instance, *ports = _numbers(words, 1)
-    return [Replica(port, instance) for port in ports]
+    return [Replica(check_port(port), instance) for port in ports]
 
 
 def _create_node(s: Session, words: Words) -> Updates:
@@ -74,13 +82,13 @@ def _update_node(s: Session, words: Words) -> Updates:
     handle, *ports = _numbers(words, 1)
     s.replication.check_node(handle)
     instance = s.replication.nodes[handle][0].instance if s.replication.nodes[handle] else 0
-    s.replication.nodes[handle] = [Replica(port, instance) for port in ports]
+    s.replication.nodes[handle] = [Replica(check_port(port), instance) for port in ports]
     users = [group for group, nodes in s.replication.groups.items() if handle in nodes]
     return [s.replication.update(group) for group in users]
 
 
 def _associate_node(s: Session, words: Words) -> Updates:
-    group, handle = _numbers(words, 2)
+    group, handle = _exactly(words, 2)
     s.replication.check_group(group)
     s.replication.check_node(handle)
     s.replication.groups[group].append(handle)
@@ -91,7 +99,7 @@ def _add_session(value: Callable[[int], CloneSession]) -> Callable[[Session, Wor
     """Replaces what the session was, as in simple_switch."""
 
     def rule(s: Session, words: Words) -> Updates:
-        number, where = _numbers(words, 2)
+        number, where = _exactly(words, 2)
         is_new = number not in s.state.snapshot.sessions
         change = Change.INSERT if is_new else Change.MODIFY
         return [SessionUpdate(change, number, value(where))]
@@ -100,7 +108,7 @@ def _add_session(value: Callable[[int], CloneSession]) -> Callable[[Session, Wor
 
 
 def _delete_session(s: Session, words: Words) -> Updates:
-    (number,) = _numbers(words, 1)
+    (number,) = _exactly(words, 1)
     return [SessionUpdate(Change.DELETE, number)]
 
 
@@ -116,25 +124,36 @@ def _cell(s: Session, kind: str, words: Words) -> tuple[str, int]:
     if len(words) < 2:
         raise StfError(f"a {kind} and an index are needed")
     program = s.state.program
-    names: dict[str, Iterable[str]] = {
+    arrays: dict[str, Mapping[str, Register | Counter | Meter]] = {
         "register": program.registers,
         "counter": program.counters,
         "meter": program.meters,
     }
-    return find(kind, words[0], names[kind]), number(words[1])
+    name, index = find(kind, words[0], arrays[kind]), number(words[1])
+    size = arrays[kind][name].size
+    if not 0 <= index < size:
+        raise StfError(f"{name} has no cell {index}; it has {size}")
+    return name, index
+
+
+def _fitting(value: int, bits: int) -> int:
+    if not 0 <= value < 1 << bits:
+        raise StfError(f"{value} does not fit {bits} bits")
+    return value
 
 
 def _write_counter(s: Session, words: Words) -> Updates:
     name, index = _cell(s, "counter", words)
-    packets, num_bytes = _numbers(words[2:], 2)
+    packets, num_bytes = (_fitting(num, COUNTER_BITS) for num in _exactly(words[2:], 2))
     s.engine.write_counter(name, index, packets=packets, num_bytes=num_bytes)
     return []
 
 
 def _write_register(s: Session, words: Words) -> Updates:
     name, index = _cell(s, "register", words)
-    (value,) = _numbers(words[2:], 1)
-    s.engine.write_register(name, index, value)
+    (value,) = _exactly(words[2:], 1)
+    bits = s.state.program.registers[name].bits
+    s.engine.write_register(name, index, _fitting(value, bits))
     return []
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from softswitch.engine import DROP_PORT
 from softswitch.errors import SwitchError
 from softswitch.stf.statements import (
     Add,
@@ -52,6 +53,7 @@ COMMANDS = frozenset(
         "register_write",
     }
 )
+MAX_PORT = DROP_PORT - 1
 _NAME = r"\"[^\"]+\"|[A-Za-z_$][\w$.]*(?:\[\d+\][\w$.]*)*"
 _DIGITS = r"0[xX][0-9a-fA-F*]+|0[bB][01*]+|0[oO][0-7*]+|\d+"
 _VALUE = rf"(?:{_DIGITS})(?:\s*/\s*\d+|\s*->\s*(?:{_DIGITS}))?"
@@ -102,6 +104,13 @@ def number(text: str) -> int:
         raise StfError(f"'{text}' is not a number") from None
 
 
+def check_port(port: int) -> int:
+    """The port, if v1model has it."""
+    if not 0 <= port <= MAX_PORT:
+        raise StfError(f"port {port} is not in 0..{MAX_PORT}")
+    return port
+
+
 def _statement(text: str) -> Statement | None:
     """None for `no_packet`: a packet that is not expected is an error anyway."""
     keyword, *rest = text.split(maxsplit=1)
@@ -119,7 +128,7 @@ def _port_and_data(text: str) -> tuple[int, str]:
     port, *data = text.split() or [""]
     if not port.isdecimal():
         raise StfError(f"'{port}' is not a port number")
-    return int(port), "".join(data)
+    return check_port(int(port)), "".join(data)
 
 
 def _packet(text: str) -> Statement:

@@ -43,6 +43,8 @@ def _lpm(key: ir.Key, text: str) -> ir.Match:
     value, slash, prefix = text.partition("/")
     if slash:
         length = int(prefix)
+        if length > key.bits:
+            raise StfError(f"prefix /{length} is longer than key {key.name} of {key.bits} bits")
     else:
         bits = _BITS_PER_DIGIT.get(text[:2].lower())
         length = key.bits if bits is None else bits * (len(text) - 2 - text.count("*"))

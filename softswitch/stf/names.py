@@ -58,6 +58,8 @@ def call_of(program: ir.Program, table: ir.Table, call: Call) -> ir.ActionCall:
     name = find(f"table {table.name}'s action", call.action, table.actions)
     parameters = program.action(table.name, name).parameters
     given = dict(call.arguments)
+    if len(given) != len(call.arguments):
+        raise StfError(f"action {name} is given one of its parameters twice")
     unknown = given.keys() - {p.name for p in parameters}
     if unknown:
         raise StfError(f"action {name} has no parameter {', '.join(sorted(unknown))}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from softswitch import ir
+from softswitch.stf.language import StfError
 from softswitch.stf.session import Expected, MakeEngine, Session
 from softswitch.stf.statements import Expect, Line
 
@@ -24,11 +25,19 @@ class Outcome:
         return not self.problems
 
 
-def run(program: ir.Program, make_engine: MakeEngine, test: Sequence[Line]) -> Outcome:
-    """Frames by ports that the test does not name are nobody's business, as in p4c's runner."""
+def run(
+    program: ir.Program, make_engine: MakeEngine, test: Sequence[Line], *, name: str = "test"
+) -> Outcome:
+    """Frames by ports that the test does not name are nobody's business, as in p4c's runner.
+
+    StfError for a statement that the program cannot follow: the test is not one of it.
+    """
     session = Session.of(program, make_engine)
     for line in test:
-        session.do(line)
+        try:
+            session.do(line)
+        except StfError as error:
+            raise StfError(f"{name}:{error}") from error
     found = differences(session.expected, session.received, session.ports)
     problems = [*session.complaints, *found]
     return Outcome(tuple(problems), dict(session.received))

@@ -87,11 +87,11 @@ class Session:
         return cls(make_engine(program, clock), clock, ControlState(program), Replication())
 
     def do(self, line: Line) -> None:
-        """Run a statement; what goes wrong is a complaint with the line's number."""
+        """Run a statement; StfError, with the line's number, if this program cannot."""
         try:
             self._do(line.statement, line.number)
         except SwitchError as error:
-            self.complaints.append(f"line {line.number}: {error}")
+            raise StfError(f"{line.number}: {error}") from error
 
     def update(self, *updates: Update) -> None:
         self.engine.update(self.state.apply(updates))

@@ -11,10 +11,13 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
+from softswitch.dataplane import DataPlane
 from softswitch.ports.checksum import complete_checksums
 from softswitch.ports.ethernet import EthernetPort
 from softswitch.ports.frames import Arena, frames_of
+from softswitch.ports.links import Links
 from softswitch.ports.port import PortError
+from softswitch.ports.spec import PortSpec, WireOptions, open_lines
 from tests import namespaces
 
 MTU = 9000
@@ -239,3 +242,91 @@ def test_checksums_behind_vlan_tags_are_completed(tags):
     mixed = frames_of([tagged(partial), partial])
     complete_checksums(mixed)
     assert list(mixed) == [tagged(bytes(plain)), bytes(plain)]
+
+
+@pytest.fixture
+def plane(namespace):
+    """A data plane that sends what comes by port 1 back, in the namespace, and its links."""
+
+    def start():
+        lines = open_lines([PortSpec(1, "s1")], WireOptions())
+        made = DataPlane(lines, frames_per_batch=100)
+        links = Links([lines[0].port], made.call)
+        made.process = lambda batch: batch
+        made.start()
+        links.start(lambda: None)
+        return made, links
+
+    made, links = namespaces.inside(namespace, start)
+    yield made
+    links.close()
+    made.stop()
+
+
+def said(caplog, *lines):
+    """Waits until the log has so many lines of interfaces; whether they are these."""
+    prefix = "port 1: the interface s1 is "
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        found = [r.getMessage() for r in caplog.records if r.name.endswith("ports.ethernet")]
+        if len(found) >= len(lines):
+            break
+        time.sleep(0.01)
+    time.sleep(0.1)
+    return found == [prefix + line for line in lines]
+
+
+def echoes(name):
+    """What the plane sends back of a few frames."""
+    taps = namespaces.Taps(name, {1: "h1"})
+    try:
+        for frame in frames(3):
+            taps.send(1, frame)
+        return taps.take(quiet_s=0.3)
+    finally:
+        taps.close()
+
+
+@pytest.mark.root
+@needs_namespaces
+class TestLinks:
+    def test_an_interface_that_goes_and_comes_is_said_once_each(self, namespace, plane, caplog):
+        namespaces.ip("-n", namespace, "link", "set", "s1", "down")
+        assert said(caplog, "down")
+        namespaces.ip("-n", namespace, "link", "set", "s1", "up")
+        assert said(caplog, "down", "up again")
+        assert echoes(namespace) == {1: frames(3)}
+
+    def test_so_is_its_other_end(self, namespace, plane, caplog):
+        namespaces.ip("-n", namespace, "link", "set", "h1", "down")
+        assert said(caplog, "without a carrier")
+        namespaces.ip("-n", namespace, "link", "set", "h1", "up")
+        assert said(caplog, "without a carrier", "up again")
+
+    def test_one_that_vanishes_is_the_ports_again_when_there_is_a_new_one(
+        self, namespace, plane, caplog
+    ):
+        namespaces.ip("-n", namespace, "link", "delete", "s1")
+        assert said(caplog, "down", "gone") or said(caplog, "gone")
+        before = len(caplog.records)
+        namespaces.add_veth(namespace, "s1", "h1", mtu=MTU)
+        end = time.monotonic() + 3
+        while len(caplog.records) == before and time.monotonic() < end:
+            time.sleep(0.01)
+        assert caplog.records[-1].getMessage() == "port 1: the interface s1 is up again"
+        assert echoes(namespace) == {1: frames(3)}
+
+    def test_one_that_is_down_from_the_start_is_said(self, namespace, caplog):
+        namespaces.ip("-n", namespace, "link", "set", "s1", "down")
+        [line] = namespaces.inside(namespace, open_lines, [PortSpec(1, "s1")], WireOptions())
+        links = namespaces.inside(namespace, Links, [line.port], lambda look: look())
+        assert links.down == {1}
+        links.close()
+        line.close()
+        assert said(caplog, "down")
+
+    def test_two_ports_of_one_interface_are_refused_whatever_its_name(self, namespace):
+        namespaces.ip("-n", namespace, "link", "property", "add", "dev", "s1", "altname", "s1too")
+        specs = [PortSpec(1, "s1"), PortSpec(2, "h1"), PortSpec(7, "s1too")]
+        with pytest.raises(PortError, match="ports 1 and 7: 's1' and 's1too' are one interface"):
+            namespaces.inside(namespace, open_lines, specs, WireOptions())

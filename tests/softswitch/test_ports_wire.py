@@ -295,6 +295,7 @@ def test_a_port_written_wrongly_is_refused(text, message):
         (["1@udp:127.9.9.1"], "port 1: 'udp:127.9.9.1' is not udp:ADDRESS:PORT"),
         (["1@udp:127.9.9.1:99999"], "port 1: 'udp:127.9.9.1:99999' is not udp:ADDRESS:PORT"),
         (["1@memory", "2@nonesuch0"], "port 2: there is no interface 'nonesuch0'"),
+        (["1@lo", "2@memory", "3@lo"], "ports 1 and 3: 'lo' and 'lo' are one interface"),
         (["1@udp:127.9.3.1:17719", "2@udp:127.9.3.1:17719"], "port 2: cannot bind"),
     ],
 )

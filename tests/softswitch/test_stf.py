@@ -110,6 +110,8 @@ def test_every_statement_is_read() -> None:
     [
         ("dance 1", "'dance' begins no statement"),
         ("packet x 00", "'x' is not a port number"),
+        ("packet 511 00", "port 511 is not in 0..510"),
+        ("expect 9999 00", "port 9999 is not in 0..510"),
         ("packet 0 0", "'0' is not a whole number of bytes in hex"),
         ("expect 0 0g", "'0g' is not hex digits and"),
         ("add t k:1", "is not of the form TABLE"),
@@ -166,19 +168,39 @@ class TestJudgement:
             ("add by_lpm a:1 result()", "needs a value for value"),
             ("add by_lpm a:1 result(value:1, x:2)", "has no parameter x"),
             ("add by_exact c:0x1ff result(value:1)", "0x1ff does not fit key c of 4 bits"),
+            ("add by_lpm a:1 result(value:1, value:2)", "is given one of its parameters twice"),
+            ("add by_lpm a:1/33 result(value:1)", "prefix /33 is longer than key a of 32 bits"),
             ("check_counter nothing(1)", "counter nothing is not in the program"),
             ("remove label", "no entry is labelled label"),
             ("mc_node_associate 1 0", "there is no multicast group 1"),
+            ("mc_node_create 0 511", "port 511 is not in 0..510"),
             ("mirroring_add 1", "2 numbers are needed, 1 given"),
             ("mirroring_delete 9", "there is no clone session 9"),
         ],
     )
-    def test_what_the_program_does_not_have_is_a_problem_of_its_line(
+    def test_what_the_program_does_not_have_is_an_error_of_its_line(
         self, engine: str, statement: str, message: str
     ) -> None:
-        [problem] = outcome(engine, f"\n{statement}").problems
-        assert problem.startswith("line 2: ")
-        assert message in problem
+        with pytest.raises(StfError, match=re.escape(message)) as error:
+            outcome(engine, f"\n{statement}")
+        assert str(error.value).startswith("test:2: ")
+
+    @pytest.mark.parametrize(
+        ("statement", "message"),
+        [
+            ("counter_read ops 8", "Receive.ops has no cell 8; it has 8"),
+            ("counter_write ops 1 18446744073709551616 1", "18446744073709551616 does not fit 64"),
+            ("counter_write ops 1 1 -1", "-1 does not fit 64 bits"),
+            ("register_write seen -1 0", "Receive.seen has no cell -1; it has 8"),
+            ("register_write seen 1 65536", "65536 does not fit 16 bits"),
+            ("register_write seen 1 2 3", "1 numbers are needed, 2 given"),
+        ],
+    )
+    def test_so_is_what_its_cells_cannot_hold(
+        self, engine: str, statement: str, message: str
+    ) -> None:
+        with pytest.raises(StfError, match=re.escape(f"test:1: {message}")):
+            outcome(engine, statement, "memory")
 
     def test_cells_are_checked(self, engine: str) -> None:
         text = (
@@ -230,6 +252,11 @@ class TestCommand:
     def test_a_users_error(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["switch", *self.files(tmp_path, "dance")]) == 2
         assert "t.stf:1: 'dance' begins no statement" in capsys.readouterr().err
+        assert main(["switch", *self.files(tmp_path, "wait\nadd nothing a:1 drop()")]) == 2
+        said = "incmoe: t.stf:2: table nothing is not in the program\n"
+        assert capsys.readouterr().err == said
+        assert main(["switch", *self.files(tmp_path, "packet 9999 00")]) == 2
+        assert capsys.readouterr().err == "incmoe: t.stf:1: port 9999 is not in 0..510\n"
         assert main(["switch", "stf", "a.json"]) == 2
         assert "stf needs PROGRAM.json P4INFO TEST.stf, not 1 files" in capsys.readouterr().err
         assert main(["switch", "a.json", "b.json"]) == 2

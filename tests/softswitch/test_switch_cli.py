@@ -139,6 +139,15 @@ class TestLife:
             assert json.loads(os.read(reader.fileno(), 1 << 16))["dropped"] == {}
         assert stats.is_fifo()
 
+    def test_a_pipe_for_statistics_that_nobody_reads_is_not_waited_for(self, up, tmp_path):
+        stats = tmp_path / "stats"
+        os.mkfifo(stats)
+        process, _ = up("--no-p4", "--stats-file", str(stats))
+        process.send_signal(signal.SIGUSR1)
+        status, said = end(process)
+        assert status == 2
+        assert said.count(f"cannot write {stats}: nobody has read it for 1.0 s") == 2
+
     def test_faults_are_injected_where_asked(self, up, tmp_path):
         stats = tmp_path / "stats.json"
         process, _ = up(
@@ -236,7 +245,15 @@ class TestRefusals:
             (["--no-p4", "--cpu-port", "-1"], "port '-1@cpu' is not NUMBER@INTERFACE"),
             (["--no-p4", "--pcap", "/nonesuch", "-i", "1@memory"], "/nonesuch/memory_1_in.pcap"),
             (["--no-p4", "--log-file", "/nonesuch/log"], "/nonesuch/log"),
-            (["--no-p4", "--ready-file", "/nonesuch/ready"], "/nonesuch/ready"),
+            (
+                ["--no-p4", "--ready-file", "/nonesuch/ready"],
+                "--ready-file /nonesuch/ready: there is no folder /nonesuch",
+            ),
+            (
+                ["--no-p4", "--stats-file", "/nonesuch/stats"],
+                "--stats-file /nonesuch/stats: there is no folder /nonesuch",
+            ),
+            (["--no-p4", "--stats-file", "/dev"], "--stats-file /dev: it is a folder"),
             (["--no-p4", "--ready-fd", "999"], "--ready-fd 999: Bad file descriptor"),
             (["--no-p4", "--ready-fd", "-1"], "--ready-fd -1: negative file descriptor"),
         ],

@@ -7,7 +7,7 @@ import time
 import pytest
 from p4.v1 import p4runtime_pb2 as p4
 
-from softswitch.ports.links import Links
+from softswitch.ports.ethernet import EthernetPort
 from softswitch.ports.spec import PortSpec
 from softswitch.state import LinksUpdate
 from softswitch.switch import Switch, SwitchConfig
@@ -174,11 +174,12 @@ class TestLinks:
         namespaces.ip("-n", namespace, "link", "delete", "s1")
         self.wait_for(ctl, {9})
         namespaces.add_veth(namespace, "s1", "h1", mtu=1500)  # another of the same name
-        namespaces.add_veth(namespace, "s3", "h3", mtu=1500)
-        time.sleep(0.2)
-        self.wait_for(ctl, {9})
-        told = [r.getMessage() for r in caplog.records if r.name == Links.__module__]
-        assert told == [f"port 2 (s1) is {state}" for state in ("down", "up", "down", "up", "down")]
+        self.wait_for(ctl, {7, 9})
+        told = [r.getMessage() for r in caplog.records if r.name == EthernetPort.__module__]
+        words = ["without a carrier", "up again", "down", "up again"]
+        expected = [f"port 2: the interface s1 is {text}" for text in words]
+        assert told[:4] == expected
+        assert told[-1] == expected[1]
 
     def test_a_link_that_is_down_at_the_start_is_told(self, namespace, caplog):
         namespaces.ip("-n", namespace, "link", "set", "s1", "down")
@@ -186,4 +187,4 @@ class TestLinks:
         with namespaces.inside(namespace, Switch, config) as running:
             assert running.down == frozenset({2})
             assert running.stats()["ports"]["2"]["up"] is False
-        assert "port 2 (s1) is down" in caplog.messages
+        assert "port 2: the interface s1 is down" in caplog.messages
