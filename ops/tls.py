@@ -7,6 +7,7 @@ gRPC is imported when it is used: a command sets how much it says before.
 from __future__ import annotations
 
 import argparse
+import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,13 @@ OPTIONS: Final = {
     "cert": "certificate of this end (PEM)",
     "key": "its private key (PEM)",
     "ca": "certificate of the authority that signed the other end's (PEM)",
+}
+
+# What each file holds, and how that begins (RFC 7468).
+_PEM: Final = {
+    "cert": ("certificate", b"-----BEGIN CERTIFICATE-----"),
+    "key": ("private key", b"-----BEGIN .*PRIVATE KEY-----"),
+    "ca": ("certificate", b"-----BEGIN CERTIFICATE-----"),
 }
 
 
@@ -45,19 +53,13 @@ class Tls:
         for which, path in files.items():
             if path is None:
                 raise TlsError(f"TLS needs cert, key and ca: no {which}")
-            _read(which, path)
+            _check_pem(which, path)
         assert cert is not None
         assert key is not None
         assert ca is not None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        try:
-            context.load_cert_chain(cert, key)
-        except ssl.SSLError as error:
-            raise TlsError(f"TLS: {key} is not the key of {cert}: {error.reason}") from None
-        try:
-            context.load_verify_locations(ca)
-        except ssl.SSLError as error:
-            raise TlsError(f"TLS: {ca} is no certificate: {error.reason}") from None
+        for which, path in (("cert", cert), ("ca", ca)):
+            _check_certificates(which, path)
+        _check_pair(cert, key)
         return cls(cert, key, ca)
 
     def channel(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
@@ -115,6 +117,38 @@ def of_options(args: argparse.Namespace) -> Tls | None:
     """Return what the options of `add_options` say; None without any; raises TlsError."""
     given = args.tls_cert, args.tls_key, args.tls_ca
     return Tls.given(*given) if any(given) else None
+
+
+def _check_pem(which: str, path: Path) -> None:
+    what, begin = _PEM[which]
+    if not re.search(begin, _read(which, path)):
+        line = begin.decode().replace(".*", "... ")
+        raise TlsError(f"TLS {which}: {path} is no {what} in PEM: it has no line {line}")
+
+
+def _check_certificates(which: str, path: Path) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
+    except OSError as error:
+        raise TlsError(f"TLS {which}: {path} is no certificate: {_reason(error)}") from None
+
+
+def _check_pair(cert: Path, key: Path) -> None:
+    def password() -> str:
+        raise TlsError(f"TLS key: {key} needs a password, which nobody can be asked for")
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise TlsError(f"TLS key: {key} is not the key of {cert}") from None
+        raise TlsError(f"TLS key: {key} with {cert}: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    """What OpenSSL says; it says nothing of some contents that are not what they should be."""
+    reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+    return (reason or "its contents are damaged").lower().replace("_", " ")
 
 
 def _read(which: str, path: Path) -> bytes:

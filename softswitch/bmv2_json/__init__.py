@@ -19,6 +19,15 @@ from softswitch.errors import LoadError
 __all__ = ["load", "loads"]
 
 FORMAT_MAJOR = 2
+LISTS = frozenset(
+    {
+        *("header_types", "headers", "header_stacks", "field_lists", "errors", "enums", "parsers"),
+        *("header_union_types", "header_unions", "header_union_stacks", "parse_vsets"),
+        *("deparsers", "meter_arrays", "counter_arrays", "register_arrays", "calculations"),
+        *("learn_lists", "actions", "pipelines", "checksums", "force_arith", "extern_instances"),
+    }
+)
+_SHOWN = 80  # characters of what is wrong
 # What reading a tree of the wrong shape runs into.
 _MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
 
@@ -36,12 +45,28 @@ def loads(text: str, *, name: str = "program") -> ir.Program:
     """The program in a JSON text; LoadError or UnsupportedFeature."""
     try:
         node = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise LoadError(f"{name} is not JSON: {error}") from error
+    if not isinstance(node, dict):
+        raise LoadError(f"{name} is not a BMv2 program: it is no object but {_shown(node)}")
     try:
+        _check_lists(node)
         return _program(node)
+    except LoadError as error:
+        raise LoadError(f"{name}: {error}") from error
     except _MALFORMED as error:
         raise LoadError(f"{name} is not a BMv2 program: {error!r}") from error
+
+
+def _check_lists(node: dict[str, Json]) -> None:
+    for name, value in node.items():
+        if name in LISTS and not isinstance(value, list):
+            raise LoadError(f"'{name}' is not a list but {_shown(value)}")
+
+
+def _shown(node: Json) -> str:
+    text = json.dumps(node)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _program(node: Json) -> ir.Program:
@@ -82,8 +107,9 @@ def _program(node: Json) -> ir.Program:
 
 
 def _check_version(node: Json) -> None:
-    version = node.get("__meta__", {}).get("version", [FORMAT_MAJOR, 0])
-    if version[0] != FORMAT_MAJOR:
+    meta = node.get("__meta__", {})
+    version = meta.get("version", [FORMAT_MAJOR, 0]) if isinstance(meta, dict) else meta
+    if not isinstance(version, list) or version[:1] != [FORMAT_MAJOR]:
         raise LoadError(f"BMv2 JSON version {version}, not {FORMAT_MAJOR}.x")
 
 

@@ -5,6 +5,7 @@ read.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,6 +172,28 @@ def test_a_file_that_is_no_json_is_an_error() -> None:
         loads("{", name="x")
     with pytest.raises(LoadError, match="cannot read the program"):
         load_file(PROGRAMS / "nothing.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "x.json is not a BMv2 program: it is no object but []"),
+        ("null", "x.json is not a BMv2 program: it is no object but null"),
+        ("{}", "x.json: program: no 'header_types' in {}"),
+        ('{"header_types": 3}', "x.json: 'header_types' is not a list but 3"),
+        ('{"__meta__": {"version": [9, 1]}}', "x.json: BMv2 JSON version [9, 1], not 2.x"),
+        ('{"__meta__": 7}', "x.json: BMv2 JSON version 7, not 2.x"),
+        ("[" * 5000, "x.json is not JSON: "),
+    ],
+)
+def test_json_that_is_no_program_is_named_with_its_file(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.json").write_text(text)
+    with pytest.raises(LoadError) as caught:
+        load_file("x.json")
+    assert str(caught.value).startswith(message)
 
 
 # --- what is read
