@@ -45,6 +45,7 @@ class Stream:
     send: Callable[[Any], None] = lambda message: None
     role: str | None = None  # None until the first arbitration update
     election_id: ElectionId = NO_ELECTION_ID
+    has_ended: bool = False
 
 
 @dataclass(slots=True)
@@ -57,8 +58,10 @@ class Arbiter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self, stream: Stream, role: str, election_id: ElectionId) -> None:
-        """An arbitration update came on the stream."""
+        """An arbitration update came on the stream; too late if that has ended meanwhile."""
         with self._lock:
+            if stream.has_ended:
+                return
             self._check(stream, role, election_id)
             before = self._primaries.get(role)
             stream.role, stream.election_id = role, election_id
@@ -74,6 +77,7 @@ class Arbiter:
     def remove(self, stream: Stream) -> None:
         """The stream has ended."""
         with self._lock:
+            stream.has_ended = True
             if stream not in self._streams:
                 return
             assert stream.role is not None

@@ -59,8 +59,18 @@ class TestRules:
         arbiter.update(b.stream, "", (0, 5))
         assert b.take() == [(OK, (0, 5))]
         arbiter.remove(b.stream)
-        arbiter.update(a.stream, "", (0, 6))
-        assert a.take()[-1] == (OK, (0, 6))
+        c = Told()
+        arbiter.update(c.stream, "", (0, 6))
+        assert c.take() == [(OK, (0, 6))]
+
+    def test_an_update_of_a_stream_that_has_ended_makes_nobody_primary(self):
+        """Its listener may still have it in hand when the stream is cancelled."""
+        arbiter, gone, next_one = Arbiter(), Told(), Told()
+        arbiter.remove(gone.stream)
+        arbiter.update(gone.stream, "", (0, 5))
+        assert arbiter.primaries() == []
+        arbiter.update(next_one.stream, "", (0, 5))
+        assert (gone.take(), next_one.take()) == ([], [(OK, (0, 5))])
 
     def test_a_primary_can_step_down(self):
         arbiter, a, b = Arbiter(), Told(), Told()
