@@ -31,6 +31,11 @@ class Capture:
     """The two files of one port: NAME_in.pcap and NAME_out.pcap."""
 
     def __init__(self, directory: Path, name: str, stats: PortStats) -> None:
+        """Makes the directory if there is none."""
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PortError(f"cannot make the folder {directory}: {error.strerror}") from error
         stem = name.replace(":", "_").replace("/", "_")
         self._stats = stats
         with ExitStack() as opened:

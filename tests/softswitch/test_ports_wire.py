@@ -306,7 +306,15 @@ def test_ports_are_opened_all_or_none(texts, message):
     open_lines([PortSpec.parse("1@udp:127.9.3.1:17719")], WireOptions())[0].close()
 
 
-def test_a_capture_directory_that_is_missing_is_named(tmp_path):
-    options = WireOptions(pcap_dir=tmp_path / "missing")
-    with pytest.raises(PortError, match=r"missing/memory_1_in\.pcap: No such file or directory"):
+def test_a_capture_directory_that_is_missing_is_made(tmp_path):
+    options = WireOptions(pcap_dir=tmp_path / "missing" / "too")
+    open_lines([PortSpec(1, "memory")], options)[0].close()
+    names = [path.name for path in sorted(options.pcap_dir.iterdir())]
+    assert names == ["memory_1_in.pcap", "memory_1_out.pcap"]
+
+
+def test_a_capture_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    options = WireOptions(pcap_dir=tmp_path / "file" / "folder")
+    with pytest.raises(PortError, match="cannot make the folder .*file/folder: Not a directory"):
         open_lines([PortSpec(1, "memory")], options)
