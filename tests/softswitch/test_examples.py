@@ -71,7 +71,7 @@ def test_the_router_routes():
 def test_the_trace_is_that_of_the_guide(tmp_path):
     text = io.StringIO()
     with started("calculator", "interpreter", TraceWriter(text, as_json=False), tmp_path) as switch:
-        switch.inject(1, question("+", 1, 2))
+        switch.inject(2, question("+", 1, 2))
         switch.take_output()
         counted = switch.stats()["counters"]["Answer.asked"]
     assert counted == {"43": {"packets": 1, "bytes": 30}}

@@ -239,7 +239,7 @@ def test_a_capture_on_a_full_disk_ends_after_a_whole_frame_is_said_once_and_coun
     assert path.stat().st_size == 24 + 3 * 116
     assert port.stats.as_dict()["rx_not_captured"] == 3
     assert "tx_not_captured" not in port.stats.as_dict()
-    assert [r.getMessage() for r in caplog.records] == [
+    assert [r.getMessage() for r in caplog.records if r.name == Capture.__module__] == [
         f"capture {path} ends: File too large; packets go on"
     ]
 
@@ -316,5 +316,5 @@ def test_a_capture_directory_that_is_missing_is_made(tmp_path):
 def test_a_capture_directory_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     options = WireOptions(pcap_dir=tmp_path / "file" / "folder")
-    with pytest.raises(PortError, match="cannot make the folder .*file/folder: Not a directory"):
+    with pytest.raises(PortError, match=r"cannot make the folder .*file/folder: Not a"):
         open_lines([PortSpec(1, "memory")], options)
