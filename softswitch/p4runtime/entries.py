@@ -162,6 +162,8 @@ def decode_group(change: Change, given: p4runtime_pb2.MulticastGroupEntry) -> Gr
     group = given.multicast_group_id
     if group == 0:
         raise invalid("a multicast group needs an id above 0")
+    if change is Change.DELETE:  # looks at nothing else
+        return GroupUpdate(change, group)
     what = f"multicast group {group}"
     replicas = tuple(_decode_replica(what, replica) for replica in given.replicas)
     return GroupUpdate(change, group, replicas)
@@ -205,6 +207,8 @@ def decode_session(change: Change, given: p4runtime_pb2.CloneSessionEntry) -> Se
     session = given.session_id
     if session == 0:
         raise invalid("a clone session needs an id above 0")
+    if change is Change.DELETE:  # looks at nothing else
+        return SessionUpdate(change, session)
     if given.packet_length_bytes < 0:
         raise invalid(f"clone session {session} cuts to {given.packet_length_bytes} bytes")
     what = f"clone session {session}"

@@ -143,6 +143,8 @@ def decode_call(
     info: P4Info, table: TableInfo, given: p4runtime_pb2.Action, *, is_default: bool = False
 ) -> ir.ActionCall:
     """A call of one of the table's actions."""
+    if given.action_id not in info.actions:
+        raise invalid(f"no action has the id {given.action_id:#x}, in table {table.name}")
     action = info.actions.by_id(given.action_id)
     _check_use(table, action, is_default=is_default)
     values = _decode_params(action.name, given.params)

@@ -29,3 +29,9 @@ def up(tmp_path: Path) -> Iterator[Starter]:
     starter = Starter(tmp_path)
     yield starter
     starter.stop()
+
+
+@pytest.fixture(autouse=True)
+def _logged(caplog: pytest.LogCaptureFixture) -> None:
+    """`caplog` has what the switch says: p4runtime-shell has the root logger take errors only."""
+    caplog.set_level("INFO", logger="softswitch")

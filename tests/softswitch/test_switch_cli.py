@@ -243,7 +243,10 @@ class TestRefusals:
             ),
             (["--no-p4", "--device-id", "one"], "--device-id one is not a number in 0.."),
             (["--no-p4", "--cpu-port", "-1"], "port '-1@cpu' is not NUMBER@INTERFACE"),
-            (["--no-p4", "--pcap", "/nonesuch", "-i", "1@memory"], "/nonesuch/memory_1_in.pcap"),
+            (
+                ["--no-p4", "--pcap", "/dev/null/folder", "-i", "1@memory"],
+                "cannot make the folder /dev/null/folder: Not a directory",
+            ),
             (["--no-p4", "--log-file", "/nonesuch/log"], "/nonesuch/log"),
             (
                 ["--no-p4", "--ready-file", "/nonesuch/ready"],

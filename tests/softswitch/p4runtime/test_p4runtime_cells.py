@@ -74,6 +74,12 @@ class TestGroups:
         assert ctl.read(self.session(0)) == []
         assert [r[1] for r in ctl.refused((DELETE, second))] == ["NOT_FOUND"]
 
+    def test_a_deletion_looks_at_the_number_alone(self, ctl):
+        ctl.write((INSERT, self.group(7, (1, 1))), (INSERT, self.session(1, (2, 0))))
+        nonsense = self.session(1, (9999, 0), packet_length_bytes=-1)
+        ctl.write((DELETE, self.group(7, (9999, 1), (9999, 1))), (DELETE, nonsense))
+        assert ctl.read(p4.Entity(packet_replication_engine_entry={})) == []
+
     @staticmethod
     def session(number, *replicas, **fields):
         entity = p4.Entity()

@@ -193,6 +193,11 @@ class TestDefaults:
         assert [r[1] for r in ctl.refused((MODIFY, entity))] == ["INVALID_ARGUMENT"]
 
 
+def with_action_id(entity, number):
+    entity.table_entry.action.action.action_id = number
+    return entity
+
+
 class TestRefusals:
     """Every kind of update that is wrong, the code and what the message names."""
 
@@ -228,6 +233,7 @@ class TestRefusals:
                 INSERT,
                 ctl.entry("by_ternary", [], send, priority=1),
             ),
+            "unknown action": (INSERT, with_action_id(exact(ctl, b"\x09"), 77)),
             "priority": (INSERT, exact(ctl, b"\x09", priority=1)),
             "no priority": (INSERT, ctl.entry("by_ternary", [], ("result", b"\x01"))),
             "mask 0": (
@@ -301,6 +307,7 @@ class TestRefusals:
             ("default only", "PERMISSION_DENIED", "can only be the default"),
             ("table only", "PERMISSION_DENIED", "cannot be the default"),
             ("foreign action", "INVALID_ARGUMENT", "has no action Receive.send"),
+            ("unknown action", "INVALID_ARGUMENT", "no action has the id 0x4d"),
             ("priority", "INVALID_ARGUMENT", "no priority, 1 given"),
             ("no priority", "INVALID_ARGUMENT", "needs a priority above 0"),
             ("mask 0", "INVALID_ARGUMENT", "a mask of 0 is a wildcard"),
