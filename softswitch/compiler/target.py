@@ -58,7 +58,15 @@ def compile_module(module: ll.Module, entry: str, symbols: Mapping[str, int]) ->
         if variable.name in symbols:  # the optimiser may have dropped some
             engine.add_global_mapping(variable, symbols[variable.name])
     engine.finalize_object()
+    _give_back_memory()
     return NativeCode(engine, engine.get_function_address(entry))
+
+
+def _give_back_memory() -> None:
+    """What LLVM has used and freed: glibc would keep it, once for each thread that ever compiles."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _keep(module: llvm.ModuleRef, code: bytes) -> None:
