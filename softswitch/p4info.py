@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -11,13 +10,10 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from google.protobuf import text_format
-from p4.config.v1 import p4info_pb2
+from p4.config.v1 import p4info_pb2, p4types_pb2
 
 from softswitch import ir
-from softswitch.errors import LoadError, NotFound
-from softswitch.p4info_types import at_the_programs_widths
-
-log = logging.getLogger(__name__)
+from softswitch.errors import LoadError, NotFound, UnsupportedFeature
 
 
 class FieldKind(Enum):
@@ -95,12 +91,28 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True)
 class ArrayInfo:
-    """An array of counters or meters (bits 0), or of registers."""
+    """An array of counters or meters."""
 
     id: int
     name: str
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """Of a number, and the field of P4Data that has it."""
+
     bits: int
+    is_signed: bool = False
+    data: str = "bitstring"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterInfo:
+    id: int
+    name: str
+    size: int
+    type: ScalarType
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +157,7 @@ class DigestInfo:
     name: str
 
 
-class _Item(Protocol):
+class Item(Protocol):
     """What every kind of item has."""
 
     @property
@@ -155,16 +167,29 @@ class _Item(Protocol):
     def name(self) -> str: ...
 
 
-T = TypeVar("T", bound=_Item)
+T = TypeVar("T", bound=Item)
 
 
 class Items(Generic[T]):
-    """All items of one kind, by id and by name; NotFound for an id or name that is not there."""
+    """All items of one kind, by id and by name; NotFound for an id or name that is not there.
+    LoadError if two have the same, or one has the id 0.
+    """
 
     def __init__(self, kind: str, items: Iterable[T]) -> None:
         self._kind = kind
-        self._by_id = {item.id: item for item in items}
-        self._by_name = {item.name: item for item in self._by_id.values()}
+        self._by_id: dict[int, T] = {}
+        self._by_name: dict[str, T] = {}
+        for item in items:
+            if item.id == 0:
+                raise LoadError(f"P4Info gives {kind} {item.name} the id 0")
+            if item.id in self._by_id:
+                other = self._by_id[item.id].name
+                raise LoadError(
+                    f"P4Info has the id {item.id:#x} twice: {kind} {other}, {item.name}"
+                )
+            if item.name in self._by_name:
+                raise LoadError(f"P4Info has {kind} {item.name} twice")
+            self._by_id[item.id] = self._by_name[item.name] = item
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._by_id.values())
@@ -199,7 +224,7 @@ class P4Info:
     meters: Items[ArrayInfo]
     direct_meters: Items[DirectMeterInfo]
     profiles: Items[ProfileInfo]
-    registers: Items[ArrayInfo]
+    registers: Items[RegisterInfo]
     value_sets: Items[ValueSetInfo]
     digests: Items[DigestInfo]
 
@@ -239,89 +264,10 @@ def from_message(message: p4info_pb2.P4Info) -> P4Info:
         profiles=Items(
             "action profile", (_profile(p) for p in message.action_profiles if p.table_ids)
         ),
-        registers=Items("register", map(_register, message.registers)),
+        registers=Items("register", (_register(r, message.type_info) for r in message.registers)),
         value_sets=Items("value set", map(_value_set, message.value_sets)),
         digests=Items("digest", map(_digest, message.digests)),
     )
-
-
-def of_program(message: p4info_pb2.P4Info, program: ir.Program) -> P4Info:
-    """The program's P4Info; LoadError if it is another's, or contradicts itself. Translated types
-    have the program's widths. Tables that p4c has optimised away are not in it.
-    """
-    present = without_tables(message, _optimised_away(message, program))
-    try:
-        info = from_message(at_the_programs_widths(present, program))
-    except NotFound as error:
-        raise LoadError(f"P4Info contradicts itself: {error}") from error
-    check_fits(info, program)
-    return info
-
-
-def _optimised_away(message: p4info_pb2.P4Info, program: ir.Program) -> set[str]:
-    """Tables of P4Info that the program has not, being its own: it describes all the program's."""
-    described = {table.preamble.name for table in message.tables}
-    gone = described - program.tables.keys()
-    unknown = [t.name for t in program.tables.values() if t.keys and t.name not in described]
-    if gone and unknown:
-        raise LoadError(
-            f"P4Info is of another program: it has table {min(gone)}, the program has not; the"
-            f" program has {unknown[0]}, P4Info has not"
-        )
-    if gone:
-        log.warning("p4c has left %s out of the program", ", ".join(sorted(gone)))
-    if unknown:
-        log.warning("nobody can write %s, which P4Info has not", ", ".join(unknown))
-    return gone
-
-
-def without_tables(message: p4info_pb2.P4Info, names: Collection[str]) -> p4info_pb2.P4Info:
-    """A copy without these tables and what belongs to them alone."""
-    result = p4info_pb2.P4Info()
-    result.CopyFrom(message)
-    ids = {table.preamble.id for table in message.tables if table.preamble.name in names}
-    kept = [table for table in message.tables if table.preamble.id not in ids]
-    del result.tables[:]
-    result.tables.extend(kept)
-    for profile in result.action_profiles:
-        left = [number for number in profile.table_ids if number not in ids]
-        del profile.table_ids[:]
-        profile.table_ids.extend(left)
-    return result
-
-
-def check_fits(info: P4Info, program: ir.Program) -> None:
-    """LoadError if the P4Info is not of this program: names, key fields and widths must agree."""
-    for table in info.tables:
-        found = program.tables.get(table.name)
-        if found is None:
-            raise LoadError(f"P4Info has table {table.name}, the program has not")
-        described = [(f.bits, DATA_PLANE_KIND[f.kind]) for f in table.fields]
-        actual = [(key.bits, key.kind) for key in found.keys]
-        if described != actual:
-            raise LoadError(f"table {table.name}: P4Info has keys {described}, program {actual}")
-        for use in table.actions.values():
-            if use.action.name not in found.actions:
-                raise LoadError(f"table {table.name}: the program has no action {use.action.name}")
-            _check_action(use.action, program.actions[found.actions[use.action.name]])
-    _check_names("counter", info.counters, program.counters)
-    _check_names("meter", info.meters, program.meters)
-    _check_names("action profile", info.profiles, program.profiles)
-    _check_names("register", info.registers, program.registers)
-    _check_names("value set", info.value_sets, program.value_sets)
-
-
-def _check_action(info: ActionInfo, action: ir.Action) -> None:
-    described = [(p.name, p.bits) for p in info.parameters]
-    actual = [(p.name, p.bits) for p in action.parameters]
-    if described != actual:
-        raise LoadError(f"action {info.name}: P4Info has {described}, the program {actual}")
-
-
-def _check_names(kind: str, items: Items[T], names: Mapping[str, object]) -> None:
-    for item in items:
-        if item.name not in names:
-            raise LoadError(f"P4Info has {kind} {item.name}, the program has not")
 
 
 def _field(message: p4info_pb2.MatchField) -> FieldInfo:
@@ -375,13 +321,38 @@ def _table(message: p4info_pb2.Table, actions: Items[ActionInfo], direct: _Direc
 
 
 def _counter(message: p4info_pb2.Counter) -> ArrayInfo:
-    return ArrayInfo(message.preamble.id, message.preamble.name, message.size, bits=0)
+    return ArrayInfo(message.preamble.id, message.preamble.name, message.size)
 
 
-def _register(message: p4info_pb2.Register) -> ArrayInfo:
-    spec = message.type_spec.bitstring
-    bits = spec.int.bitwidth if spec.HasField("int") else spec.bit.bitwidth
-    return ArrayInfo(message.preamble.id, message.preamble.name, message.size, bits)
+def _register(message: p4info_pb2.Register, types: p4types_pb2.P4TypeInfo) -> RegisterInfo:
+    preamble = message.preamble
+    cell = scalar_type(message.type_spec, types)
+    if cell is None:
+        kind = message.type_spec.WhichOneof("type_spec")
+        raise UnsupportedFeature(f"cells of type {kind}", f"register {preamble.name}")
+    return RegisterInfo(preamble.id, preamble.name, message.size, cell)
+
+
+def scalar_type(
+    spec: p4types_pb2.P4DataTypeSpec, types: p4types_pb2.P4TypeInfo
+) -> ScalarType | None:
+    """The type of a single number as P4Info has it; None for one of several parts or of none."""
+    match spec.WhichOneof("type_spec"):
+        case "bitstring" if spec.bitstring.HasField("int"):
+            return ScalarType(spec.bitstring.int.bitwidth, is_signed=True)
+        case "bitstring" if spec.bitstring.HasField("bit"):
+            return ScalarType(spec.bitstring.bit.bitwidth)
+        case "bool":
+            return ScalarType(1, data="bool")
+        case "serializable_enum":
+            underlying = types.serializable_enums[spec.serializable_enum.name].underlying_type
+            return ScalarType(underlying.bitwidth, data="enum_value")
+        case "new_type":
+            new = types.new_types[spec.new_type.name]
+            if new.WhichOneof("representation") == "original_type":
+                return scalar_type(new.original_type, types)
+            return ScalarType(new.translated_type.sdn_bitwidth)
+    return None
 
 
 def _direct_counter(message: p4info_pb2.DirectCounter) -> DirectCounterInfo:
@@ -389,12 +360,20 @@ def _direct_counter(message: p4info_pb2.DirectCounter) -> DirectCounterInfo:
     return DirectCounterInfo(preamble.id, preamble.name, message.direct_table_id)
 
 
+def _check_rates(name: str, spec: p4info_pb2.MeterSpec) -> None:
+    if spec.type != p4info_pb2.MeterSpec.TWO_RATE_THREE_COLOR:
+        kind = p4info_pb2.MeterSpec.Type.Name(spec.type)
+        raise UnsupportedFeature(f"meters of type {kind}", f"meter {name}")
+
+
 def _meter(message: p4info_pb2.Meter) -> ArrayInfo:
-    return ArrayInfo(message.preamble.id, message.preamble.name, message.size, bits=0)
+    _check_rates(message.preamble.name, message.spec)
+    return ArrayInfo(message.preamble.id, message.preamble.name, message.size)
 
 
 def _direct_meter(message: p4info_pb2.DirectMeter) -> DirectMeterInfo:
     preamble = message.preamble
+    _check_rates(preamble.name, message.spec)
     return DirectMeterInfo(preamble.id, preamble.name, message.direct_table_id)
 
 

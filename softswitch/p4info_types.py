@@ -41,8 +41,8 @@ def at_the_programs_widths(message: p4info_pb2.P4Info, program: ir.Program) -> p
 
 
 def _typed(info: p4info_pb2.P4Info, program: ir.Program) -> Iterator[tuple[str, _Part, int]]:
-    """Keys and parameters, fields of controller headers that have a type's name, what to call
-    them, and the program's width.
+    """Keys, parameters, parts of value sets, fields of controller headers that have a type's name;
+    what to call them, and the program's width.
     """
     actions = {action.preamble.id: action for action in info.actions}
     for table in info.tables:
@@ -59,6 +59,10 @@ def _typed(info: p4info_pb2.P4Info, program: ir.Program) -> Iterator[tuple[str, 
             for param, parameter in zip(action.params, own.parameters, strict=False):
                 name = f"parameter {param.name} of action {action.preamble.name}"
                 yield name, param, parameter.bits
+    for value_set in info.value_sets:
+        of_set = program.value_sets.get(value_set.preamble.name)
+        for field, bits in zip(value_set.match, of_set.parts if of_set else (), strict=False):
+            yield f"part {field.name} of value set {value_set.preamble.name}", field, bits
     for header in info.controller_packet_metadata:
         yield from _header_fields(header, program)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an answer is one that P4Runtime has: codes, and their details for writes."""
+"""Whether an answer is one that P4Runtime has: codes, and their details for writes and reads."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ REFUSALS = {
 
 
 def judged(call: str, error: grpc.RpcError) -> tuple[str, bool]:
-    """The code, or that of the first update that failed; and whether it is a refusal."""
+    """The code, or that of the first part that failed; and whether it is a refusal."""
     code = error.code().name
-    if code == "UNKNOWN" and call == "Write":
+    if code == "UNKNOWN" and call in ("Write", "Read"):
         codes = [code_pb2.Code.Name(one.canonical_code) for one in update_errors(error)]
         if codes:
             refused = [one for one in codes if one != "OK"]

@@ -63,7 +63,7 @@ def compile_module(module: ll.Module, entry: str, symbols: Mapping[str, int]) ->
 
 
 def _give_back_memory() -> None:
-    """What LLVM has used and freed: glibc would keep it, once for each thread that ever compiles."""
+    """What LLVM used and freed: glibc would keep it, once for each thread that ever compiles."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

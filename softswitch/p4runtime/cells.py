@@ -6,20 +6,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TypedDict
+from typing import TypeAlias, TypedDict
 
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import Engine
-from softswitch.p4info import ArrayInfo, TableInfo
+from softswitch.p4info import ArrayInfo, RegisterInfo, TableInfo
 from softswitch.p4runtime import selection
-from softswitch.p4runtime.bytestrings import decode, encode
 from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.scalars import decode_scalar, encode_scalar
 from softswitch.p4runtime.selection import Target
 from softswitch.p4runtime.status import RpcError, invalid
 from softswitch.state import Snapshot
 
+Cells: TypeAlias = (
+    p4runtime_pb2.CounterEntry | p4runtime_pb2.MeterEntry | p4runtime_pb2.RegisterEntry
+)
 EngineWrite = Callable[[Engine], None]
 LateWrite = Callable[[Snapshot], EngineWrite]  # the entry it is about may be as new
 
@@ -78,9 +81,7 @@ def _write_nothing(engine: Engine) -> None:
 def register_write(pipeline: Pipeline, given: p4runtime_pb2.RegisterEntry) -> EngineWrite:
     """Sets one cell of a register or, without an index, all of them."""
     info = pipeline.info.registers.by_id(given.register_id)
-    if given.data.WhichOneof("data") != "bitstring":
-        raise invalid(f"register {info.name} holds bit strings")
-    value = decode(given.data.bitstring, info.bits, f"register {info.name}")
+    value = decode_scalar(info.type, given.data, f"register {info.name}")
     indices = [cell_index(info, given.index.index)] if given.HasField("index") else range(info.size)
 
     def write(engine: Engine) -> None:
@@ -100,7 +101,7 @@ def read_counters(
         infos = [pipeline.info.counters.by_id(asked.counter_id)]
     for info in infos:
         packets, num_bytes = pipeline.ask(partial(_read_counter, name=info.name))
-        for index in cell_indices(info, asked.HasField("index") and asked.index.index):
+        for index in cell_indices(info, asked, asked.counter_id):
             out = p4runtime_pb2.CounterEntry(counter_id=info.id)
             out.index.index = index
             out.data.CopyFrom(_data(packets[index], num_bytes[index]))
@@ -129,10 +130,10 @@ def read_registers(
         infos = [pipeline.info.registers.by_id(asked.register_id)]
     for info in infos:
         cells = pipeline.ask(partial(_read_register, name=info.name))
-        for index in cell_indices(info, asked.HasField("index") and asked.index.index):
+        for index in cell_indices(info, asked, asked.register_id):
             out = p4runtime_pb2.RegisterEntry(register_id=info.id)
             out.index.index = index
-            out.data.bitstring = encode(cells[index])
+            out.data.CopyFrom(encode_scalar(info.type, cells[index]))
             yield out
 
 
@@ -177,7 +178,7 @@ def _counts(data: p4runtime_pb2.CounterData) -> _Counts:
     return {"packets": data.packet_count, "num_bytes": data.byte_count}
 
 
-def cell_index(info: ArrayInfo, index: int) -> int:
+def cell_index(info: ArrayInfo | RegisterInfo, index: int) -> int:
     message = f"index {index} of {info.name} is not in 0..{info.size - 1}"
     if index < 0:
         raise invalid(message)
@@ -186,6 +187,8 @@ def cell_index(info: ArrayInfo, index: int) -> int:
     return index
 
 
-def cell_indices(info: ArrayInfo, only: int | bool) -> list[int] | range:
-    """`only` is False for all."""
-    return range(info.size) if only is False else [cell_index(info, only)]
+def cell_indices(info: ArrayInfo | RegisterInfo, asked: Cells, array: int) -> list[int] | range:
+    """The cells that a read asks for: all, unless it names an array and an index."""
+    if array and asked.HasField("index"):
+        return [cell_index(info, asked.index.index)]
+    return range(info.size)

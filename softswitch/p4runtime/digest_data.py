@@ -9,7 +9,9 @@ from p4.config.v1 import p4types_pb2
 from p4.v1 import p4data_pb2
 
 from softswitch.errors import UnsupportedFeature
+from softswitch.p4info import scalar_type
 from softswitch.p4runtime.bytestrings import encode
+from softswitch.p4runtime.scalars import encode_scalar
 
 
 def digest_data(
@@ -31,20 +33,17 @@ def _data(
 ) -> p4data_pb2.P4Data:
     kind = spec.WhichOneof("type_spec")
     data = p4data_pb2.P4Data()
-    if kind == "bitstring":
-        data.bitstring = encode(next(values))
-    elif kind == "bool":
-        data.bool = bool(next(values))
-    elif kind == "serializable_enum":
-        data.enum_value = encode(next(values))
-    elif kind == "header":
+    scalar = scalar_type(spec, types)
+    if scalar is not None:
+        return encode_scalar(scalar, next(values))
+    if kind == "header":
         data.header.is_valid = True
         num = len(types.headers[spec.header.name].members)
         data.header.bitstrings.extend([encode(next(values)) for _ in range(num)])
     elif kind in ("struct", "tuple"):
         data.struct.members.extend([_data(one, types, values) for one in _members(spec, types)])
     elif kind == "new_type":
-        return _data(_underlying(types.new_types[spec.new_type.name]), types, values)
+        return _data(types.new_types[spec.new_type.name].original_type, types, values)
     else:
         raise UnsupportedFeature(f"a value of kind {kind}", "a digest")
     return data
@@ -56,11 +55,3 @@ def _members(
     if spec.WhichOneof("type_spec") == "tuple":
         return list(spec.tuple.members)
     return [member.type_spec for member in types.structs[spec.struct.name].members]
-
-
-def _underlying(new: p4types_pb2.P4NewTypeSpec) -> p4types_pb2.P4DataTypeSpec:
-    if new.WhichOneof("representation") == "original_type":
-        return new.original_type
-    if new.translated_type.WhichOneof("sdn_type") != "sdn_bitwidth":
-        raise UnsupportedFeature("a translated string", "a digest")
-    return p4types_pb2.P4DataTypeSpec(bitstring=p4types_pb2.P4BitstringLikeTypeSpec())

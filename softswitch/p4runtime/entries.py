@@ -5,7 +5,7 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
@@ -177,26 +177,26 @@ def _decode_replica(what: str, given: p4runtime_pb2.Replica) -> Replica:
 
 
 def group_note_of(given: p4runtime_pb2.MulticastGroupEntry) -> GroupNote:
-    return GroupNote(given.metadata, _has_port_bytes(given.replicas))
+    return GroupNote(given.metadata, _port_bytes(given.replicas))
 
 
-def _has_port_bytes(replicas: Iterable[p4runtime_pb2.Replica]) -> bool:
-    return any(replica.WhichOneof("port_kind") == "port" for replica in replicas)
+def _port_bytes(replicas: Iterable[p4runtime_pb2.Replica]) -> tuple[bool, ...]:
+    return tuple(replica.WhichOneof("port_kind") == "port" for replica in replicas)
 
 
 def encode_group(pipeline: Pipeline, group: int) -> p4runtime_pb2.MulticastGroupEntry:
     note = pipeline.group_notes.get(group, GroupNote())
     out = p4runtime_pb2.MulticastGroupEntry(multicast_group_id=group, metadata=note.metadata)
     replicas = pipeline.state.snapshot.groups[group]
-    out.replicas.extend(_encode_replicas(replicas, port_bytes=note.port_bytes))
+    out.replicas.extend(_encode_replicas(replicas, note.port_bytes))
     return out
 
 
 def _encode_replicas(
-    replicas: Iterable[Replica], *, port_bytes: bool
+    replicas: Sequence[Replica], port_bytes: Sequence[bool]
 ) -> Iterator[p4runtime_pb2.Replica]:
-    for replica in replicas:
-        if port_bytes:
+    for replica, has_bytes in zip(replicas, port_bytes or (False,) * len(replicas), strict=True):
+        if has_bytes:
             yield p4runtime_pb2.Replica(port=encode(replica.port), instance=replica.instance)
         else:
             yield p4runtime_pb2.Replica(egress_port=replica.port, instance=replica.instance)
@@ -218,7 +218,7 @@ def decode_session(change: Change, given: p4runtime_pb2.CloneSessionEntry) -> Se
 
 
 def session_note_of(given: p4runtime_pb2.CloneSessionEntry) -> SessionNote:
-    return SessionNote(given.class_of_service, _has_port_bytes(given.replicas))
+    return SessionNote(given.class_of_service, _port_bytes(given.replicas))
 
 
 def encode_session(pipeline: Pipeline, session: int) -> p4runtime_pb2.CloneSessionEntry:
@@ -229,7 +229,7 @@ def encode_session(pipeline: Pipeline, session: int) -> p4runtime_pb2.CloneSessi
         class_of_service=note.class_of_service,
         packet_length_bytes=value.max_bytes or 0,
     )
-    out.replicas.extend(_encode_replicas(value.replicas, port_bytes=note.port_bytes))
+    out.replicas.extend(_encode_replicas(value.replicas, note.port_bytes))
     return out
 
 

@@ -68,7 +68,7 @@ def read_meters(
     meters = pipeline.info.meters
     for info in [meters.by_id(asked.meter_id)] if asked.meter_id else list(meters):
         cells = pipeline.ask(partial(_read_meter, name=info.name))
-        for index in cell_indices(info, asked.HasField("index") and asked.index.index):
+        for index in cell_indices(info, asked, asked.meter_id):
             out = p4runtime_pb2.MeterEntry(meter_id=info.id)
             out.index.index = index
             rates = cells[index]

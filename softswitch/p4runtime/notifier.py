@@ -21,6 +21,7 @@ from p4.v1 import p4runtime_pb2
 from softswitch.engine import DigestMessage
 from softswitch.p4runtime import entries
 from softswitch.p4runtime.arbitration import Arbiter
+from softswitch.p4runtime.messages import MESSAGE_BYTES, split
 from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.roles import Role, Roles
 from softswitch.state import Entry
@@ -28,6 +29,7 @@ from softswitch.state import Entry
 T = TypeVar("T")
 Response: TypeAlias = p4runtime_pb2.StreamMessageResponse
 MAX_WAITING = 1 << 14  # frames, and digests
+MOST_EXPIRED = 1024  # entries in one message
 NS = 1_000_000_000
 log = logging.getLogger(__name__)
 
@@ -149,11 +151,12 @@ class Notifier:
         with self._state_lock:
             found = _expired(pipeline, now_ns)
         for table, expired in found.items():
-            response = Response()
-            response.idle_timeout_notification.table_entry.extend(expired)
-            response.idle_timeout_notification.timestamp = time.time_ns()
             entity = p4runtime_pb2.Entity(table_entry={"table_id": table})
-            self._tell_readers(pipeline, response, entity)
+            for part in split(expired, MOST_EXPIRED, MESSAGE_BYTES):
+                response = Response()
+                response.idle_timeout_notification.table_entry.extend(part)
+                response.idle_timeout_notification.timestamp = time.time_ns()
+                self._tell_readers(pipeline, response, entity)
 
     def _tell_readers(
         self, pipeline: Pipeline, response: Response, entity: p4runtime_pb2.Entity

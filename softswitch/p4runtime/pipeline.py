@@ -13,8 +13,9 @@ from p4.v1 import p4runtime_pb2
 from softswitch import ir
 from softswitch.bmv2_json import loads
 from softswitch.engine import Engine
-from softswitch.errors import LoadError, StateError
-from softswitch.p4info import P4Info, of_program
+from softswitch.errors import LoadError, SwitchError
+from softswitch.p4info import P4Info
+from softswitch.p4info_program import of_program, with_open_tables
 from softswitch.p4runtime.digests import Digests
 from softswitch.p4runtime.idle import IdleEntries
 from softswitch.p4runtime.packets import PacketHeader
@@ -77,10 +78,10 @@ class EntryNote:
 
 @dataclass(frozen=True, slots=True)
 class GroupNote:
-    """As EntryNote, and whether replicas were given by port bytes."""
+    """As EntryNote, and which replicas were given by port bytes."""
 
     metadata: bytes = b""
-    port_bytes: bool = False
+    port_bytes: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class SessionNote:
     """What a controller said of a clone session that is of no account here."""
 
     class_of_service: int = 0
-    port_bytes: bool = False
+    port_bytes: tuple[bool, ...] = ()
 
 
 @dataclass(slots=True)
@@ -119,8 +120,10 @@ class Pipeline:
 
 
 def load_pipeline(config: p4runtime_pb2.ForwardingPipelineConfig, host: Host) -> Pipeline:
-    """A fresh pipeline, not in use yet; raises what `verify` raises."""
-    program, info = verify(config)
+    """A fresh pipeline, not in use yet; LoadError, UnsupportedFeature or RpcError unless this
+    switch can run the configuration.
+    """
+    program, info = _parse(config)
     state = ControlState(program)
     state.apply([LinksUpdate(host.down)])
     return Pipeline(
@@ -136,8 +139,7 @@ def load_pipeline(config: p4runtime_pb2.ForwardingPipelineConfig, host: Host) ->
     )
 
 
-def verify(config: p4runtime_pb2.ForwardingPipelineConfig) -> tuple[ir.Program, P4Info]:
-    """LoadError, UnsupportedFeature or RpcError unless this switch can run the configuration."""
+def _parse(config: p4runtime_pb2.ForwardingPipelineConfig) -> tuple[ir.Program, P4Info]:
     if not config.HasField("p4info"):
         raise invalid("the configuration has no P4Info")
     try:
@@ -145,7 +147,8 @@ def verify(config: p4runtime_pb2.ForwardingPipelineConfig) -> tuple[ir.Program, 
     except UnicodeDecodeError as error:
         raise LoadError(f"the device configuration is not BMv2 JSON: {error}") from error
     program = loads(text, name="the device configuration")
-    return program, of_program(config.p4info, program)
+    info = of_program(config.p4info, program)
+    return with_open_tables(program, info), info
 
 
 def carry_over(old: Pipeline, new: Pipeline) -> None:
@@ -153,14 +156,14 @@ def carry_over(old: Pipeline, new: Pipeline) -> None:
     updates = list(_differences(old.state.snapshot, initial(old.program)))
     try:
         new.state.apply(updates)
-    except StateError as error:
+        for name in new.state.snapshot.digests:
+            new.digests.check(new.info.digests.by_name(name))
+    except SwitchError as error:
         raise invalid(f"the present state does not fit the new pipeline: {error}") from error
     new.entry_notes = dict(old.entry_notes)
     new.default_notes = dict(old.default_notes)
     new.group_notes = dict(old.group_notes)
     new.session_notes = dict(old.session_notes)
-    for name in new.state.snapshot.digests:
-        new.digests.check(new.info.digests.by_name(name))
     new.digests.follow(new.state.snapshot.digests)
     now_ns = time.monotonic_ns()
     new.idle.plan((n.idle_timeout_ns for n in new.entry_notes.values()), now_ns, now_ns)

@@ -183,12 +183,14 @@ def _check_size(profile: ProfileInfo, group: int, weights: Collection[int], max_
 def read_members(
     pipeline: Pipeline, asked: p4runtime_pb2.ActionProfileMember
 ) -> Iterator[p4runtime_pb2.ActionProfileMember]:
-    """One member, all of one profile, or all."""
+    """One member, all of one profile, or all; of all profiles those of one number."""
     for profile in _profiles(pipeline, asked.action_profile_id):
         members = pipeline.state.snapshot.profiles[profile.name].members
-        if asked.member_id and asked.member_id not in members:
+        if asked.action_profile_id and asked.member_id and asked.member_id not in members:
             raise not_found(f"action profile {profile.name} has no member {asked.member_id}")
-        for number in [asked.member_id] if asked.member_id else sorted(members):
+        for number in sorted(members):
+            if asked.member_id not in (0, number):
+                continue
             yield p4runtime_pb2.ActionProfileMember(
                 action_profile_id=profile.id,
                 member_id=number,
@@ -199,12 +201,14 @@ def read_members(
 def read_groups(
     pipeline: Pipeline, asked: p4runtime_pb2.ActionProfileGroup
 ) -> Iterator[p4runtime_pb2.ActionProfileGroup]:
-    """One group, all of one profile, or all."""
+    """One group, all of one profile, or all; of all profiles those of one number."""
     for profile in _profiles(pipeline, asked.action_profile_id):
         groups = pipeline.state.snapshot.profiles[profile.name].groups
-        if asked.group_id and asked.group_id not in groups:
+        if asked.action_profile_id and asked.group_id and asked.group_id not in groups:
             raise not_found(f"action profile {profile.name} has no group {asked.group_id}")
-        for number in [asked.group_id] if asked.group_id else sorted(groups):
+        for number in sorted(groups):
+            if asked.group_id not in (0, number):
+                continue
             group = groups[number]
             out = p4runtime_pb2.ActionProfileGroup(
                 action_profile_id=profile.id, group_id=number, max_size=group.max_size

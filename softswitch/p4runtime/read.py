@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import DEFAULT_ENTRY
+from softswitch.errors import SwitchError
 from softswitch.p4info import TableInfo
 from softswitch.p4runtime import cells, digests, entries, meters, profiles, selection
 from softswitch.p4runtime.pipeline import Pipeline
@@ -24,12 +25,22 @@ Entities = Iterator[p4runtime_pb2.Entity]
 
 def read(
     pipeline: Pipeline, request: p4runtime_pb2.ReadRequest, role: Role
-) -> list[p4runtime_pb2.Entity]:
-    """All entities asked for; the state must not be written meanwhile."""
+) -> tuple[list[p4runtime_pb2.Entity], list[SwitchError | None]]:
+    """All entities asked for, and an error or None for each request; the state must not be written
+    meanwhile.
+    """
+    entities: list[p4runtime_pb2.Entity] = []
+    errors: list[SwitchError | None] = []
     for asked in request.entities:
-        role.check_read(pipeline.info, asked)
-    every = (found for asked in request.entities for found in _read_one(pipeline, asked))
-    return [found for found in every if role.may_read(pipeline.info, found)]
+        try:
+            role.check_read(pipeline.info, asked)
+            found = list(_read_one(pipeline, asked))
+        except SwitchError as error:
+            errors.append(error)
+        else:
+            entities += [entity for entity in found if role.may_read(pipeline.info, entity)]
+            errors.append(None)
+    return entities, errors
 
 
 def _read_one(pipeline: Pipeline, asked: p4runtime_pb2.Entity) -> Entities:

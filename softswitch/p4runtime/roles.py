@@ -29,7 +29,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.errors import SwitchError
 from softswitch.p4info import Items, P4Info
-from softswitch.p4runtime.status import RpcError
+from softswitch.p4runtime.status import RpcError, not_found
 
 GROUPS = "groups"
 ALL = ("*",)
@@ -98,11 +98,11 @@ class Roles:
         return self.named.get(name, Role(name))
 
     def taken(self, name: str, client: str) -> Role:
-        """Return the role that a client takes; PERMISSION_DENIED where it may not."""
+        """Return the role that a client takes; NOT_FOUND, PERMISSION_DENIED where it may not."""
         if not self.named:
             return Role(name)
         if name not in self.named:
-            raise _denied(f"{_title(name)} is unknown here")
+            raise not_found(f"{_title(name)} is unknown here")
         role = self.named[name]
         role.check_client(client)
         return role

@@ -118,5 +118,8 @@ def _action_filter(
         return lambda _: True
     if kind != "action" or table.profile is not None:
         raise unimplemented("reads of the entries that use one member, group or action set")
-    name = pipeline.info.actions.by_id(asked.action.action.action_id).name
+    number = asked.action.action.action_id
+    if number not in pipeline.info.actions:
+        raise invalid(f"no action has the id {number:#x}, in a read of table {table.name}")
+    name = pipeline.info.actions.by_id(number).name
     return lambda entry: getattr(entry.call, "action", None) == name

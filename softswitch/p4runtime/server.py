@@ -5,24 +5,27 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
+from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
 from ops.address import AddressError
 from ops.tls import Tls, add_port
 from softswitch.errors import SwitchError
 from softswitch.p4runtime.service import Service
-from softswitch.p4runtime.status import abort, invalid
+from softswitch.p4runtime.status import RpcError, abort, invalid
 from softswitch.p4runtime.stream import Channel
 
 T = TypeVar("T")
-MAX_THREADS = 64  # one is busy per open stream
-MAX_STREAMS = MAX_THREADS - 16  # so that there are always some for the other calls
+MAX_STREAMS = 48
+MAX_READS = 32  # at a time: one ends when its client has taken what was read
+MAX_THREADS = MAX_STREAMS + MAX_READS + 16  # there are always some for the other calls
 MAX_MESSAGE_BYTES = 64 << 20  # a program's JSON comes in one message
 GRACE_S = 0.5
 
@@ -87,7 +90,9 @@ def _handlers(service: Service) -> grpc.GenericRpcHandler[Any, Any]:
     messages = p4runtime_pb2
     calls: dict[str, Any] = {
         "Write": unary(_understood(service.write), *_codec(messages.WriteRequest)),
-        "Read": stream(_understood(service.read), *_codec(messages.ReadRequest)),
+        "Read": stream(
+            _understood(limited(service.read, MAX_READS)), *_codec(messages.ReadRequest)
+        ),
         "SetForwardingPipelineConfig": unary(
             _understood(service.set_pipeline), *_codec(messages.SetForwardingPipelineConfigRequest)
         ),
@@ -113,6 +118,24 @@ def _understood(call: Callable[[Any, grpc.ServicerContext], T]) -> Any:
         return call(request, context)
 
     return checked
+
+
+def limited(
+    read: Callable[[Any, grpc.ServicerContext], Iterator[T]], most: int
+) -> Callable[[Any, grpc.ServicerContext], Iterator[T]]:
+    """The call, RESOURCE_EXHAUSTED if so many are under way."""
+    free = threading.BoundedSemaphore(most)
+
+    def limited(request: Any, context: grpc.ServicerContext) -> Iterator[T]:
+        if not free.acquire(blocking=False):
+            message = f"{most} reads are under way, whose clients have not taken all"
+            abort(context, RpcError(code_pb2.RESOURCE_EXHAUSTED, message))
+        try:
+            yield from read(request, context)
+        finally:
+            free.release()
+
+    return limited
 
 
 def _codec(kind: Any) -> tuple[Any, Any]:

@@ -17,21 +17,21 @@ from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
 from ops.tls import client_name
-from softswitch.errors import SwitchError
-from softswitch.p4runtime.arbitration import Arbiter
+from softswitch.errors import SwitchError, UnsupportedFeature
+from softswitch.p4runtime.arbitration import Arbiter, election_id_of
 from softswitch.p4runtime.keep_cells import keep_cells
+from softswitch.p4runtime.messages import MESSAGE_BYTES, split
 from softswitch.p4runtime.notifier import Notifier
-from softswitch.p4runtime.pipeline import Host, Pipeline, carry_over, load_pipeline, verify
+from softswitch.p4runtime.pipeline import Host, Pipeline, carry_over, load_pipeline
 from softswitch.p4runtime.read import read
 from softswitch.p4runtime.roles import Role, Roles
-from softswitch.p4runtime.status import RpcError, abort, abort_write, invalid, not_found
+from softswitch.p4runtime.status import RpcError, abort, abort_batch, invalid, not_found
 from softswitch.p4runtime.write import follow_links, prepare
 
 API_VERSION = "1.4.1"
 # BMv2's words: controllers know by them that they have to bring a pipeline (finsy does).
 NO_PIPELINE = "no forwarding pipeline config set for this device"
 ENTITIES_PER_RESPONSE = 500
-RESPONSE_BYTES = 1 << 20  # gRPC's default limit is 4 MiB
 MAX_PACKET_BYTES = 0xFFFF  # of a packet-out: some thousand may wait
 
 SetRequest: TypeAlias = p4runtime_pb2.SetForwardingPipelineConfigRequest
@@ -105,7 +105,7 @@ class Service:
         except SwitchError as error:
             abort(context, error)
         if any(outcome.errors):
-            abort_write(context, outcome.errors)
+            abort_batch(context, outcome.errors, "updates")
         return p4runtime_pb2.WriteResponse()
 
     def _checked_writer(
@@ -113,8 +113,7 @@ class Service:
     ) -> Role:
         self.check_device(request.device_id)
         role = self.roles.taken(request.role, client_name(context))
-        election_id = (request.election_id.high, request.election_id.low)
-        self.arbiter.check_writer(request.role, election_id)
+        self.arbiter.check_writer(request.role, election_id_of(request))
         return role
 
     def packet_out(self, packet: p4runtime_pb2.PacketOut) -> None:
@@ -149,10 +148,12 @@ class Service:
             self.check_device(request.device_id)
             role = self.roles.taken(request.role, client_name(context))
             with self._lock:
-                entities = read(self._asked(), request, role)
+                entities, errors = read(self._asked(), request, role)
         except SwitchError as error:
             abort(context, error)
         yield from _responses(entities)
+        if any(errors):
+            abort_batch(context, errors, "requests")
 
     def set_pipeline(
         self, request: SetRequest, context: grpc.ServicerContext
@@ -166,7 +167,7 @@ class Service:
         return p4runtime_pb2.SetForwardingPipelineConfigResponse()
 
     def _verify(self, request: SetRequest) -> None:
-        verify(request.config)
+        load_pipeline(request.config, self._host)
 
     def _verify_and_save(self, request: SetRequest) -> None:
         self._saved = load_pipeline(request.config, self._host)
@@ -195,10 +196,14 @@ class Service:
             if request.response_type not in GetRequest.ResponseType.values():
                 raise invalid(f"response_type {request.response_type} is none of the request's")
             with self._lock:
-                config = self._present().config
+                pipeline = self._pipeline
         except SwitchError as error:
             abort(context, error)
         response = p4runtime_pb2.GetForwardingPipelineConfigResponse()
+        if pipeline is None:
+            return response
+        config = pipeline.config
+        response.config.SetInParent()
         if config.HasField("cookie"):
             response.config.cookie.CopyFrom(config.cookie)
         if request.response_type in (GetRequest.ALL, GetRequest.P4INFO_AND_COOKIE):
@@ -225,19 +230,13 @@ _ACTIONS: dict[int, Callable[[Service, SetRequest], None]] = {
 def _act(service: Service, request: SetRequest) -> None:
     if request.action not in _ACTIONS:
         raise invalid(f"action {request.action} is not one of SetForwardingPipelineConfig")
-    _ACTIONS[request.action](service, request)
+    try:
+        _ACTIONS[request.action](service, request)
+    except UnsupportedFeature as error:  # spec section 14: INVALID_ARGUMENT
+        raise invalid(str(error)) from error
 
 
 def _responses(entities: list[p4runtime_pb2.Entity]) -> Iterator[p4runtime_pb2.ReadResponse]:
     """Entities in messages that gRPC accepts; one empty message if there are none."""
-    response = p4runtime_pb2.ReadResponse()
-    num_bytes = 0
-    for entity in entities:
-        size = entity.ByteSize()
-        full = len(response.entities) == ENTITIES_PER_RESPONSE or num_bytes + size > RESPONSE_BYTES
-        if full and response.entities:
-            yield response
-            response, num_bytes = p4runtime_pb2.ReadResponse(), 0
-        response.entities.append(entity)
-        num_bytes += size
-    yield response
+    for part in split(entities, ENTITIES_PER_RESPONSE, MESSAGE_BYTES) if entities else [[]]:
+        yield p4runtime_pb2.ReadResponse(entities=part)

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How errors look in P4Runtime: one for a call, one per update for a write (spec section 10)."""
+"""How errors look in P4Runtime: one for a call, or one for each part of a write or read (spec
+sections 11, 12.3 and 13.3).
+
+A client of gRPC refuses more than 8 KiB of what it is told at the end of a call, and then knows
+not even the code. So messages are cut, and details too, if there are too many.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +41,8 @@ CODE_OF_ERROR: dict[type[SwitchError], int] = {
 }
 _GRPC_CODES = {code.value[0]: code for code in grpc.StatusCode}
 DETAILS = "grpc-status-details-bin"
+MESSAGE_CHARS = 500
+DETAILS_BYTES = 6000  # beside the message
 
 
 class RpcError(SwitchError):
@@ -67,25 +74,46 @@ def code_of(error: SwitchError) -> int:
 
 def abort(context: grpc.ServicerContext, error: SwitchError) -> NoReturn:
     """Ends the call with the error."""
-    context.abort(_GRPC_CODES[code_of(error)], str(error))
+    context.abort(_GRPC_CODES[code_of(error)], _text(error))
     raise AssertionError("context.abort returned")
 
 
-def abort_write(context: grpc.ServicerContext, errors: Sequence[SwitchError | None]) -> NoReturn:
-    """Ends a write some updates of which failed: one p4.v1.Error for each update, in order."""
-    failed = sum(error is not None for error in errors)
-    message = f"{failed} of {len(errors)} updates failed"
-    status = status_pb2.Status(code=code_pb2.UNKNOWN, message=message)
-    status.details.extend(_detail(error) for error in errors)
-    context.set_trailing_metadata(((DETAILS, status.SerializeToString()),))
+def abort_batch(
+    context: grpc.ServicerContext, errors: Sequence[SwitchError | None], what: str
+) -> NoReturn:
+    """Ends a call some parts of which, called `what`, failed: one p4.v1.Error for each part, in
+    order; none if they were too many to be told.
+    """
+    failed = [(i, error) for i, error in enumerate(errors) if error is not None]
+    number, first = failed[0]
+    message = f"{len(failed)} of {len(errors)} {what} failed; number {number}: {_text(first)}"
+    details = _details(errors)
+    if details:
+        status = status_pb2.Status(code=code_pb2.UNKNOWN, message=message, details=details)
+        context.set_trailing_metadata(((DETAILS, status.SerializeToString()),))
     context.abort(grpc.StatusCode.UNKNOWN, message)
     raise AssertionError("context.abort returned")
 
 
-def _detail(error: SwitchError | None) -> any_pb2.Any:
+def _details(errors: Sequence[SwitchError | None]) -> list[any_pb2.Any]:
+    """As long as fits."""
+    for most in (MESSAGE_CHARS, 100, 0):
+        details = [_detail(error, most) for error in errors]
+        if sum(detail.ByteSize() for detail in details) <= DETAILS_BYTES:
+            return details
+    return []
+
+
+def _detail(error: SwitchError | None, most: int) -> any_pb2.Any:
     packed = any_pb2.Any()
     if error is None:
         packed.Pack(p4runtime_pb2.Error(canonical_code=code_pb2.OK))
     else:
-        packed.Pack(p4runtime_pb2.Error(canonical_code=code_of(error), message=str(error)))
+        message = _text(error, most)
+        packed.Pack(p4runtime_pb2.Error(canonical_code=code_of(error), message=message))
     return packed
+
+
+def _text(error: SwitchError, most: int = MESSAGE_CHARS) -> str:
+    text = str(error)
+    return text if len(text) <= most else text[: most - 3] + "..." if most else ""

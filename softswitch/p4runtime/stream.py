@@ -18,7 +18,7 @@ from p4.v1 import p4runtime_pb2
 
 from ops.tls import client_name
 from softswitch.errors import SwitchError
-from softswitch.p4runtime.arbitration import NO_ELECTION_ID, Stream, Verdict
+from softswitch.p4runtime.arbitration import Stream, Verdict, election_id_of
 from softswitch.p4runtime.service import Service
 from softswitch.p4runtime.status import RpcError, abort, code_of, invalid, unimplemented
 
@@ -26,6 +26,7 @@ Request: TypeAlias = p4runtime_pb2.StreamMessageRequest
 Response: TypeAlias = p4runtime_pb2.StreamMessageResponse
 Outbox = queue.SimpleQueue[Response | SwitchError | None]  # an error or None ends the stream
 MAX_WAITING = 1 << 13  # messages that a controller has not read
+MOST_SAID = 1 << 17  # bytes of a message that is given back
 
 
 class Channel:
@@ -110,8 +111,7 @@ class Channel:
     ) -> None:
         try:
             self._check_arbitration(stream, client, update)
-            election_id = (update.election_id.high, update.election_id.low)
-            self._service.arbiter.update(stream, update.role.name, election_id)
+            self._service.arbiter.update(stream, update.role.name, election_id_of(update))
         except SwitchError as error:
             raise _Ended(error) from error
 
@@ -123,7 +123,7 @@ class Channel:
             raise RpcError(code_pb2.FAILED_PRECONDITION, message)
         self._service.check_device(update.device_id)
         if update.role.HasField("config"):
-            raise unimplemented("roles with a configuration: the switch is given one by a file")
+            raise invalid("a role with a configuration: the switch is given one by a file")
         self._service.roles.taken(update.role.name, client)
 
     def _take(self, stream: Stream, request: Request) -> None:
@@ -158,7 +158,8 @@ def _arbitration(device_id: int, verdict: Verdict) -> Response:
     update.device_id = device_id
     if verdict.role:
         update.role.name = verdict.role
-    if verdict.highest != NO_ELECTION_ID:
+    if verdict.highest is not None:
+        update.election_id.SetInParent()
         update.election_id.high, update.election_id.low = verdict.highest
     update.status.code = verdict.status
     update.status.message = _MESSAGES[verdict.status]
@@ -173,10 +174,14 @@ _MESSAGES = {
 
 
 def _refusal(error: SwitchError, request: Request) -> Response:
-    """The answer to a message that was of no use, with the message; the stream goes on."""
+    """The answer to a message that was of no use; the stream goes on. It has the message if that is
+    short: a client ends a stream that tells it more than 4 MiB.
+    """
     response = Response()
     response.error.canonical_code = code_of(error)
-    response.error.message = str(error)
+    response.error.message = str(error)[:MOST_SAID]
+    if request.ByteSize() > MOST_SAID:
+        return response
     match request.WhichOneof("update"):
         case "packet":
             response.error.packet_out.packet_out.CopyFrom(request.packet)

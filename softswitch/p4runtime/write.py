@@ -126,8 +126,9 @@ def _plan_table_entry(pipeline: Pipeline, change: Change, given: p4runtime_pb2.T
     update = entries.decode_entry(pipeline.info, change, given, pipeline.host.ports)
     if change is Change.DELETE:
         return Plan(update, lambda: _forget_entry(pipeline, update))
-    late = _late_writes(pipeline, change, given)
-    note = entries.note_of(given)
+    late, note = _late_writes(pipeline, change, given), entries.note_of(given)
+    if update.call is None and late is None and note == EntryNote():
+        return Plan(update)  # says nothing, and changes nothing (spec section 9.1.2)
     return Plan(update, lambda: _note_entry(pipeline, update, note), late)
 
 
@@ -298,26 +299,20 @@ _PLANNERS: dict[str, Callable[..., Plan]] = {
 
 
 def _apply(pipeline: Pipeline, plans: list[Plan | None], errors: Errors, *, atomic: bool) -> None:
-    """Makes the updates of the state; one that is refused gets its error, the rest are made."""
+    """Makes the updates of the state; those that are refused get their errors. Atomic: all or none,
+    and only the first that is refused gets one.
+    """
     waiting = [(i, plan.update) for i, plan in enumerate(plans) if plan and plan.update]
-    while waiting:
-        refused = _try(pipeline, [update for _, update in waiting])
-        if refused is None:
-            return
-        at, error = refused
-        errors[waiting[at][0]] = error
-        if atomic:
-            return
-        _try(pipeline, [update for _, update in waiting[:at]])
-        waiting = waiting[at + 1 :]
-
-
-def _try(pipeline: Pipeline, updates: list[Update]) -> tuple[int, StateError] | None:
+    updates = [update for _, update in waiting]
+    if not atomic:
+        refused: list[StateError | None] = pipeline.state.apply_each(updates)
+        for (number, _), error in zip(waiting, refused, strict=True):
+            errors[number] = error
+        return
     try:
         pipeline.state.apply(updates)
     except StateError as error:
-        return error.index or 0, error
-    return None
+        errors[waiting[error.index or 0][0]] = error
 
 
 def _resolve(

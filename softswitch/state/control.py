@@ -73,6 +73,14 @@ class ControlState:
         self.snapshot = draft.finish()
         return self.snapshot
 
+    def apply_each(self, updates: Iterable[Update]) -> list[StateError | None]:
+        """Make those updates that can be made, in order; the errors of the others."""
+        draft = _Draft(self.program, self.snapshot, self._last_id)
+        errors = [draft.refusal(update) for update in updates]
+        if not all(errors):
+            self.snapshot = draft.finish()
+        return errors
+
 
 class _Draft:
     """The next snapshot while its updates are made."""
@@ -90,7 +98,16 @@ class _Draft:
         self._changed: dict[str, list[EntryKey]] = {}
         self._last_id = last_id
 
+    def refusal(self, update: Update) -> StateError | None:
+        """Apply the update, or tell why not."""
+        try:
+            self.apply(update)
+        except StateError as error:
+            return error
+        return None
+
     def apply(self, update: Update) -> None:
+        """Changes nothing if it raises StateError."""
         match update:
             case EntryUpdate():
                 checks.check_entry(self._program, update)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from softswitch import ir, p4info
+from softswitch import ir, p4info, p4info_program
 from softswitch.bmv2_json import load
 from softswitch.compiler import CompiledEngine
 from softswitch.engine import Engine
@@ -39,7 +39,7 @@ def run_test(files: Sequence[Path], engine: str) -> int:
     json, info, test = files
     program = load(json)
     if str(info) != NO_P4INFO:
-        p4info.of_program(p4info.load(info).message, program)
+        p4info_program.of_program(p4info.load(info).message, program)
     lines = parse(_text(test), name=test.name)
     names = list(ENGINES) if engine == "both" else [engine]
     outcomes = {name: run(program, ENGINES[name], lines, name=test.name) for name in names}

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import pytest
 from p4.config.v1 import p4info_pb2
 
-from softswitch import p4info
-from softswitch.errors import LoadError, NotFound
+from softswitch import p4info, p4info_program
+from softswitch.errors import LoadError, NotFound, SwitchError
 from softswitch.p4info import FieldKind
 from softswitch.p4runtime.packets import PacketHeader
 from tests.softswitch.switches import PROGRAMS, program
@@ -21,13 +24,13 @@ def info(name: str) -> p4info.P4Info:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_programs_own_p4info_fits_it(name: str) -> None:
-    p4info.check_fits(info(name), program(name))
+    p4info_program.check_fits(info(name), program(name))
 
 
 @pytest.mark.parametrize("name", ["copies", "matches", "memory", "stacks"])
 def test_another_programs_p4info_does_not(name: str) -> None:
     with pytest.raises(LoadError):
-        p4info.check_fits(info(name), program("arithmetic"))
+        p4info_program.check_fits(info(name), program("arithmetic"))
 
 
 def test_tables_know_their_fields_actions_and_counters() -> None:
@@ -65,7 +68,7 @@ def test_constant_tables_and_defaults_are_known() -> None:
 
 def test_arrays_and_value_sets_are_known() -> None:
     memory = info("memory")
-    assert {(r.name, r.bits, r.size) for r in memory.registers} == {
+    assert {(r.name, r.type.bits, r.size) for r in memory.registers} == {
         ("Receive.sums", 2048, 8),
         ("Receive.seen", 16, 8),
         ("Receive.signed_cells", 12, 8),
@@ -93,7 +96,7 @@ def with_a_translated_key(**translated: int) -> p4info_pb2.P4Info:
 
 def test_a_translated_number_has_the_programs_width() -> None:
     message = with_a_translated_key(bits=40)
-    found = p4info.of_program(message, program("matches"))
+    found = p4info_program.of_program(message, program("matches"))
     own = info("matches").tables.by_name("Receive.by_exact")
     assert found.tables.by_name("Receive.by_exact").fields == own.fields
 
@@ -102,12 +105,12 @@ def test_a_width_that_no_translation_explains_is_refused() -> None:
     message = with_a_translated_key(bits=40)
     message.type_info.Clear()
     with pytest.raises(LoadError, match=r"table Receive\.by_exact: P4Info has keys"):
-        p4info.of_program(message, program("matches"))
+        p4info_program.of_program(message, program("matches"))
 
 
 def test_a_key_translated_to_strings_is_refused_by_name() -> None:
     with pytest.raises(LoadError, match=r"key a of table Receive\.by_exact is translated to str"):
-        p4info.of_program(with_a_translated_key(), program("matches"))
+        p4info_program.of_program(with_a_translated_key(), program("matches"))
 
 
 def with_a_translated_port_of_packets(name: str) -> p4info_pb2.P4Info:
@@ -120,14 +123,16 @@ def with_a_translated_port_of_packets(name: str) -> p4info_pb2.P4Info:
 
 
 def test_a_controller_headers_translated_field_has_the_programs_width() -> None:
-    found = p4info.of_program(with_a_translated_port_of_packets("port"), program("learning"))
+    found = p4info_program.of_program(
+        with_a_translated_port_of_packets("port"), program("learning")
+    )
     assert PacketHeader.of(found.message, "packet_out").bits == 16
 
 
 def test_a_translated_field_of_no_known_width_is_refused_by_name() -> None:
     message = with_a_translated_port_of_packets("another")
     with pytest.raises(LoadError, match="controller header packet_out: no header, or more than"):
-        p4info.of_program(message, program("learning"))
+        p4info_program.of_program(message, program("learning"))
 
 
 def test_a_key_without_a_width_has_the_programs() -> None:
@@ -136,7 +141,7 @@ def test_a_key_without_a_width_has_the_programs() -> None:
     [table] = [t for t in message.tables if t.preamble.name == "Receive.by_exact"]
     table.match_fields[0].ClearField("type_name")
     table.match_fields[0].bitwidth = 0  # as p4c has it for the type `error`
-    found = p4info.of_program(message, program("matches"))
+    found = p4info_program.of_program(message, program("matches"))
     own = info("matches").tables.by_name("Receive.by_exact")
     assert found.tables.by_name("Receive.by_exact").fields == own.fields
 
@@ -148,7 +153,7 @@ def test_a_table_that_p4c_has_optimised_away_is_left_out(caplog: pytest.LogCaptu
     profile = message.action_profiles.add()
     profile.preamble.name, profile.preamble.id = "Receive.of_gone", 77
     profile.table_ids.append(42)
-    found = p4info.of_program(message, program("choices"))
+    found = p4info_program.of_program(message, program("choices"))
     assert "Receive.gone" not in {table.name for table in found.tables}
     assert "Receive.of_gone" not in {profile.name for profile in found.profiles}
     assert "p4c has left Receive.gone out of the program" in caplog.messages
@@ -156,13 +161,13 @@ def test_a_table_that_p4c_has_optimised_away_is_left_out(caplog: pytest.LogCaptu
 
 def test_p4info_of_another_program_is_refused() -> None:
     with pytest.raises(LoadError, match="P4Info is of another program: it has table Receive"):
-        p4info.of_program(info("choices").message, program("matches"))
+        p4info_program.of_program(info("choices").message, program("matches"))
 
 
 def test_a_profile_that_no_table_uses_is_left_out() -> None:
     message = info("choices").message
     message.action_profiles.add().preamble.name = "unused"
-    found = p4info.of_program(message, program("choices"))
+    found = p4info_program.of_program(message, program("choices"))
     assert "unused" not in {profile.name for profile in found.profiles}
     assert list(found.profiles)
 
@@ -179,3 +184,98 @@ def test_text_that_is_no_p4info_is_an_error() -> None:
         p4info.parse("tables { nonsense: 1 }")
     with pytest.raises(LoadError, match="cannot read"):
         p4info.load(PROGRAMS / "nothing.txtpb")
+
+
+def edited(name: str, edit: Callable[[p4info_pb2.P4Info], None]) -> p4info_pb2.P4Info:
+    message = info(name).message
+    edit(message)
+    return message
+
+
+def named(items: Iterable[Any], name: str) -> Any:
+    [found] = [item for item in items if item.preamble.name == name]
+    return found
+
+
+def a_larger_counter(message: p4info_pb2.P4Info) -> None:
+    named(message.counters, "Receive.ops").size = 9
+
+
+def a_wider_register(message: p4info_pb2.P4Info) -> None:
+    named(message.registers, "Receive.seen").type_spec.bitstring.bit.bitwidth = 64
+
+
+def a_register_of_structs(message: p4info_pb2.P4Info) -> None:
+    named(message.registers, "Receive.seen").type_spec.struct.name = "pair_t"
+
+
+def no_id(message: p4info_pb2.P4Info) -> None:
+    named(message.registers, "Receive.seen").preamble.id = 0
+
+
+def one_id_for_two(message: p4info_pb2.P4Info) -> None:
+    first, second, *_ = message.registers
+    second.preamble.id = first.preamble.id
+
+
+def one_name_for_two(message: p4info_pb2.P4Info) -> None:
+    first, second, *_ = message.registers
+    second.preamble.name = first.preamble.name
+
+
+def single_rate_meters(message: p4info_pb2.P4Info) -> None:
+    message.meters[0].spec.type = p4info_pb2.MeterSpec.SINGLE_RATE_TWO_COLOR
+
+
+def a_direct_counter_more(message: p4info_pb2.P4Info) -> None:
+    table = named(message.tables, "Receive.by_lpm")
+    counter = message.direct_counters.add()
+    counter.preamble.name, counter.preamble.id = "Receive.more", 0x13000001
+    counter.direct_table_id = table.preamble.id
+    table.direct_resource_ids.append(0x13000001)
+
+
+def idle_timeouts(message: p4info_pb2.P4Info) -> None:
+    table = named(message.tables, "Receive.by_lpm")
+    table.idle_timeout_behavior = p4info_pb2.Table.NOTIFY_CONTROL
+
+
+def a_wider_value_set(message: p4info_pb2.P4Info) -> None:
+    message.value_sets[0].match[0].bitwidth = 17
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "reason"),
+    [
+        ("memory", a_larger_counter, "counter Receive.ops: P4Info has size 9, the program 8"),
+        ("memory", a_wider_register, "register Receive.seen: P4Info has 64 bits, the program 16"),
+        ("memory", a_register_of_structs, "register Receive.seen uses cells of type struct"),
+        ("memory", no_id, "P4Info gives register Receive.seen the id 0"),
+        ("memory", one_id_for_two, "P4Info has the id .* twice: register"),
+        ("memory", one_name_for_two, "P4Info has register .* twice"),
+        ("choices", single_rate_meters, "uses meters of type SINGLE_RATE_TWO_COLOR"),
+        ("matches", a_direct_counter_more, "Receive.by_lpm: P4Info has a direct counter, the prog"),
+        ("matches", idle_timeouts, "Receive.by_lpm: P4Info has idle timeouts, the program has not"),
+        ("stacks", a_wider_value_set, "P4Info has parts of .17. bits, the program .16."),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_what_contradicts_the_program_is_refused(
+    name: str, edit: Callable[[p4info_pb2.P4Info], None], reason: str
+) -> None:
+    message = edited(name, edit)
+    with pytest.raises(SwitchError, match=reason):
+        p4info_program.of_program(message, program(name))
+
+
+def test_keys_and_parameters_are_told_apart_by_their_names() -> None:
+    def turned(message: p4info_pb2.P4Info) -> None:
+        for table in message.tables:
+            table.match_fields.reverse()
+        for action in message.actions:
+            action.params.reverse()
+
+    found = p4info_program.of_program(edited("matches", turned), program("matches"))
+    own = info("matches")
+    assert [t.fields for t in found.tables] == [t.fields for t in own.tables]
+    assert [a.parameters for a in found.actions] == [a.parameters for a in own.actions]

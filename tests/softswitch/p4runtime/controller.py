@@ -65,17 +65,29 @@ class Controller:
         """The (index, code name, message) of every update that is refused."""
         with pytest.raises(grpc.RpcError) as error:
             self.write(*updates, **options)
-        assert error.value.code() is grpc.StatusCode.UNKNOWN
+        return self._failed(error.value, len(updates))
+
+    @staticmethod
+    def _failed(error, num_parts):
+        assert error.code() is grpc.StatusCode.UNKNOWN
         # Not with p4runtime-shell's iterator: 0.0.6 never gets past an update that went well.
-        details = dict(error.value.trailing_metadata())["grpc-status-details-bin"]
+        details = dict(error.trailing_metadata())["grpc-status-details-bin"]
         found = [p4.Error.FromString(any.value) for any in Status.FromString(details).details]
-        assert len(found) == len(updates)
+        assert len(found) == num_parts
         listed = [(i, Code.Name(e.canonical_code), e.message) for i, e in enumerate(found)]
         return [each for each in listed if each[1] != "OK"]
 
     def read(self, *entities):
         request = p4.ReadRequest(device_id=DEVICE, entities=entities)
         return [e for response in self.client.stub.Read(request) for e in response.entities]
+
+    def read_refused(self, *entities):
+        """What is read all the same, and the (index, code name, message) of what is refused."""
+        request = p4.ReadRequest(device_id=DEVICE, entities=entities)
+        call, found = self.client.stub.Read(request), []
+        with pytest.raises(grpc.RpcError) as error:
+            found.extend(entity for response in call for entity in response.entities)
+        return found, self._failed(error.value, len(entities))
 
     def result(self, *fields, **named):
         """The port and the result field with which a key comes out."""

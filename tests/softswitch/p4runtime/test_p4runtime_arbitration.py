@@ -9,7 +9,7 @@ from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2 as p4
 from p4.v1.p4runtime_pb2_grpc import P4RuntimeStub
 
-from softswitch.p4runtime.arbitration import MOST_ROLES, NO_ELECTION_ID, Arbiter, Stream
+from softswitch.p4runtime.arbitration import MOST_ROLES, Arbiter, Stream
 from softswitch.p4runtime.status import RpcError
 from tests.softswitch.p4runtime.controller import DEVICE, exact
 
@@ -81,7 +81,7 @@ class TestRules:
         assert (a.take(), b.take()) == ([(NOBODY, (0, 5))], [(NOBODY, (0, 5))])
         arbiter.update(b.stream, "", (0, 7))
         assert (a.take(), b.take()) == ([(EXISTS, (0, 7))], [(OK, (0, 7))])
-        arbiter.update(b.stream, "", NO_ELECTION_ID)
+        arbiter.update(b.stream, "", None)
         assert (a.take(), b.take()) == ([(NOBODY, (0, 7))], [(NOBODY, (0, 7))])
 
     def test_ids_of_roles_without_streams_are_remembered_up_to_a_number(self):
@@ -99,11 +99,11 @@ class TestRules:
 
     def test_without_election_ids_nobody_is_primary(self):
         arbiter, a, b = Arbiter(), Told(), Told()
-        arbiter.update(a.stream, "", NO_ELECTION_ID)
-        arbiter.update(b.stream, "", NO_ELECTION_ID)
-        assert (a.take(), b.take()) == ([(NOBODY, (0, 0))], [(NOBODY, (0, 0))])
+        arbiter.update(a.stream, "", None)
+        arbiter.update(b.stream, "", None)
+        assert (a.take(), b.take()) == ([(NOBODY, None)], [(NOBODY, None)])
         with pytest.raises(RpcError, match="is not that of the primary of the default role"):
-            arbiter.check_writer("", NO_ELECTION_ID)
+            arbiter.check_writer("", None)
 
     def test_roles_elect_on_their_own(self):
         arbiter, a, b = Arbiter(), Told(), Told()
@@ -172,8 +172,8 @@ def connect(ctl):
         connection.close()
 
 
-def write_code(connection, ctl, low):
-    request = p4.WriteRequest(device_id=DEVICE)
+def write_code(connection, ctl, low, role=""):
+    request = p4.WriteRequest(device_id=DEVICE, role=role)
     request.election_id.low = low
     request.updates.add(type=p4.Update.INSERT, entity=exact(ctl, b"\x01"))
     try:
@@ -227,13 +227,33 @@ class TestStreams:
         update = other.reply().arbitration
         assert (update.status.code, update.role.name) == (OK, "watch")
 
-    def test_a_role_with_a_configuration_is_not_supported(self, connect):
+    def test_a_role_with_a_configuration_is_refused(self, connect):
         other = connect()
         request = p4.StreamMessageRequest()
         request.arbitration.device_id = DEVICE
         request.arbitration.role.config.Pack(p4.ReadRequest())
         other.outgoing.put(request)
-        assert other.ending()[0] == "UNIMPLEMENTED"
+        assert other.ending()[0] == "INVALID_ARGUMENT"
+
+    def test_a_large_packet_is_refused_without_it_and_the_stream_goes_on(self, connect):
+        other = connect()
+        other.arbitrate(5)
+        assert other.status() == (OK, 5)
+        other.outgoing.put(p4.StreamMessageRequest(packet=p4.PacketOut(payload=bytes(5 << 20))))
+        error = other.reply().error
+        assert error.canonical_code == code_pb2.INVALID_ARGUMENT
+        assert not error.HasField("packet_out")
+        other.arbitrate(5)
+        assert other.status() == (OK, 5)
+
+    def test_the_id_0_is_one_like_others(self, ctl, connect):
+        first, second = connect(), connect()
+        first.arbitrate(0, role="watch")
+        update = first.reply().arbitration
+        assert (update.status.code, update.HasField("election_id")) == (OK, True)
+        assert write_code(first, ctl, 0, role="watch") == "OK"
+        second.arbitrate(0, role="watch")
+        assert second.ending() == ("INVALID_ARGUMENT", "election id 0:0 is taken")
 
     def test_a_packet_out_is_answered_with_an_error_and_the_stream_goes_on(self, connect):
         other = connect()

@@ -3,7 +3,6 @@
 
 import struct
 
-import grpc
 import pytest
 from p4.v1 import p4runtime_pb2 as p4
 
@@ -235,9 +234,11 @@ class TestMeters:
         refused = ctl.refused((MODIFY, default), (MODIFY, counted))
         assert codes(refused) == ["UNIMPLEMENTED"] * 2
         missing = self.direct(ctl.entry("metered", [(1, "exact", b"\x09")]))
-        with pytest.raises(grpc.RpcError) as error:
-            ctl.read(missing)
-        assert error.value.code() is grpc.StatusCode.NOT_FOUND
+        found, refused = ctl.read_refused(missing, default)
+        assert ([one.WhichOneof("entity") for one in found], codes(refused)) == (
+            ["direct_meter_entry"],
+            ["NOT_FOUND"],
+        )
 
     @staticmethod
     def direct(entity):

@@ -41,6 +41,23 @@ class TestEntries:
         ctl.write((MODIFY, ctl.entry("constant", [(1, "exact", b"\x01")])))
         assert ctl.result(3, a=1) == (1, 11)
 
+    def test_a_modification_that_says_nothing_changes_nothing(self, ctl):
+        entity = exact(ctl, b"\x05", ("result", b"\x09"), metadata=b"old")
+        ctl.write((INSERT, entity))
+        ctl.write((MODIFY, exact(ctl, b"\x05", None)))
+        assert ctl.read(ctl.entry("by_exact")) == [entity]
+        missing = ctl.refused((MODIFY, exact(ctl, b"\x06", None)))
+        assert [code for _, code, _ in missing] == ["NOT_FOUND"]
+
+    def test_replicas_are_read_as_they_were_written(self, ctl):
+        entity = p4.Entity()
+        group = entity.packet_replication_engine_entry.multicast_group_entry
+        group.multicast_group_id = 7
+        group.replicas.add(egress_port=1, instance=1)
+        group.replicas.add(port=b"\x02", instance=2)
+        ctl.write((INSERT, entity))
+        assert ctl.read(p4.Entity(packet_replication_engine_entry={})) == [entity]
+
     def test_a_deletion_looks_at_the_key_alone(self, ctl):
         ctl.write((INSERT, exact(ctl, b"\x05")))
         nonsense = exact(ctl, b"\x05", ("miss",), idle_timeout_ns=-1, metadata=b"other")
@@ -296,7 +313,7 @@ class TestRefusals:
             ("unknown table", "NOT_FOUND", "0x2a"),
             ("too wide", "OUT_OF_RANGE", "0x0100000000 exceeds bit<32>"),
             ("argument too wide", "OUT_OF_RANGE", "port of Receive.send: 0x0200 exceeds bit<9>"),
-            ("empty value", "INVALID_ARGUMENT", "empty byte string"),
+            ("empty value", "OUT_OF_RANGE", "empty byte string"),
             ("no match", "INVALID_ARGUMENT", "field a of table Receive.by_exact is EXACT"),
             ("match twice", "INVALID_ARGUMENT", "match field 1 of table Receive.by_exact"),
             ("unknown field", "INVALID_ARGUMENT", "no match field with id 9"),

@@ -6,7 +6,7 @@ import pytest
 from p4.v1 import p4runtime_pb2 as p4
 from p4runtime_sh.p4runtime import P4RuntimeException
 
-from tests.softswitch.p4runtime.controller import DEVICE, INSERT, JSON, exact, key
+from tests.softswitch.p4runtime.controller import DELETE, DEVICE, INSERT, JSON, MODIFY, exact, key
 
 SET = p4.SetForwardingPipelineConfigRequest
 GET = p4.GetForwardingPipelineConfigRequest
@@ -32,24 +32,49 @@ class TestPipeline:
             GET(device_id=DEVICE, response_type=kind)
         )
 
-    def test_before_a_pipeline_everything_is_a_failed_precondition(self, bare):
+    def test_before_a_pipeline_reads_and_writes_are_a_failed_precondition(self, bare):
         message = "no forwarding pipeline config set for this device"
         expected = ("FAILED_PRECONDITION", message)
         assert self.code(bare.read, p4.Entity(table_entry=p4.TableEntry())) == expected
-        assert self.code(self.get, bare, GET.ALL) == expected
+        assert not self.get(bare, GET.ALL).HasField("config")
         assert self.code(bare.write, (INSERT, exact(bare, b"\x01"))) == expected
         bare.switch.inject(1, key(0))
         assert bare.switch.take_output() == {}
         assert bare.switch.stats()["dropped"] == {"no_pipeline": 1}
 
+    def test_what_cannot_be_run_is_refused_whatever_the_action(self, bare):
+        header = bare.info.controller_packet_metadata.add()
+        header.preamble.name, header.preamble.id = "packet_in", 0x4000001
+        header.metadata.add(id=1, name="port", bitwidth=9)
+        for action in (SET.VERIFY, SET.VERIFY_AND_SAVE, SET.VERIFY_AND_COMMIT):
+            code, reason = self.code(self.set, bare, action)
+            assert code == "INVALID_ARGUMENT"
+            assert reason == "controller header packet_in has 9 bits, not whole bytes"
+        header.metadata[0].bitwidth = 0
+        code, reason = self.code(self.set, bare, SET.VERIFY)
+        assert (code, "not support" in reason) == ("INVALID_ARGUMENT", True)
+
+    def test_entries_of_the_program_that_are_not_constant_can_be_changed(self, bare):
+        [table] = [t for t in bare.info.tables if t.preamble.alias == "constant"]
+        table.is_const_table, table.has_initial_entries = False, True
+        self.set(bare, SET.VERIFY_AND_COMMIT)
+        assert [bare.result(3, a=a)[1] for a in (1, 2, 3)] == [11, 22, 0xDEAD]
+        one, two, three = (
+            bare.entry("constant", [(1, "exact", a)], ("result", b"\x21"))
+            for a in (b"\x01", b"\x02", b"\x03")
+        )
+        bare.write((DELETE, one), (MODIFY, two), (INSERT, three))
+        assert [bare.result(3, a=a)[1] for a in (1, 2, 3)] == [0xDEAD, 0x21, 0x21]
+        assert {e.table_entry.is_const for e in bare.read(bare.entry("constant"))} == {False}
+
     def test_verify_changes_nothing(self, bare):
         self.set(bare, SET.VERIFY)
-        assert self.code(self.get, bare, GET.ALL)[0] == "FAILED_PRECONDITION"
+        assert not self.get(bare, GET.ALL).HasField("config")
 
     def test_a_saved_pipeline_is_used_from_commit_on(self, bare):
         assert self.code(self.set, bare, SET.COMMIT, config=False)[0] == "NOT_FOUND"
         self.set(bare, SET.VERIFY_AND_SAVE)
-        assert self.code(self.get, bare, GET.ALL)[0] == "FAILED_PRECONDITION"
+        assert not self.get(bare, GET.ALL).HasField("config")
         self.set(bare, SET.COMMIT, config=False)
         assert bare.result(3, 1) == (1, 11)
 
@@ -111,6 +136,11 @@ class TestPipeline:
         text = JSON.read_bytes()
         assert [c.p4_device_config == text for c in parts.values()] == [True, False, False, True]
 
+    def test_a_configuration_without_a_cookie_is_known_all_the_same(self, ctl):
+        found = self.get(ctl, GET.COOKIE_ONLY)
+        assert found.HasField("config")
+        assert not found.config.HasField("cookie")
+
     def test_a_part_that_there_is_not_is_refused(self, ctl):
         expected = ("INVALID_ARGUMENT", "response_type 9 is none of the request's")
         assert self.code(self.get, ctl, 9) == expected
@@ -157,15 +187,24 @@ class TestPipeline:
         assert self.code(ctl.client.stub.GetForwardingPipelineConfig, get)[0] == "NOT_FOUND"
 
     def test_reading_what_is_not_there_is_an_error(self, ctl):
-        for entity in (
+        entry = exact(ctl, b"\x01")
+        ctl.write((INSERT, entry))
+        found, refused = ctl.read_refused(
             p4.Entity(table_entry=p4.TableEntry(table_id=42)),
             p4.Entity(counter_entry=p4.CounterEntry(counter_id=42)),
+            ctl.entry("by_exact"),
             p4.Entity(register_entry=p4.RegisterEntry(register_id=42)),
-        ):
-            assert self.code(ctl.read, entity)[0] == "NOT_FOUND"
-        assert self.code(ctl.read, p4.Entity())[0] == "INVALID_ARGUMENT"
-        extern = p4.Entity(extern_entry=p4.ExternEntry())
-        assert self.code(ctl.read, extern)[0] == "UNIMPLEMENTED"
+            p4.Entity(),
+            p4.Entity(extern_entry=p4.ExternEntry()),
+        )
+        assert found == [entry]
+        assert [(number, code) for number, code, _ in refused] == [
+            (0, "NOT_FOUND"),
+            (1, "NOT_FOUND"),
+            (3, "NOT_FOUND"),
+            (4, "INVALID_ARGUMENT"),
+            (5, "UNIMPLEMENTED"),
+        ]
 
     def test_the_api_version_is_that_of_the_messages(self, bare):
         assert bare.client.api_version() == "1.4.1"
