@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2, p4types_pb2
 
 from softswitch import ir
 from softswitch.errors import LoadError, NotFound, UnsupportedFeature
+from softswitch.translation import StringNumbers
+
+Strings: TypeAlias = Mapping[str, StringNumbers]
 
 
 class FieldKind(Enum):
@@ -38,17 +41,23 @@ DATA_PLANE_KIND = {
 
 @dataclass(frozen=True, slots=True)
 class FieldInfo:
+    """`strings`: what a controller has for its numbers, if that is no number."""
+
     id: int
     name: str
     bits: int
     kind: FieldKind
+    strings: StringNumbers | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterInfo:
+    """`strings` as of FieldInfo."""
+
     id: int
     name: str
     bits: int
+    strings: StringNumbers | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,7 @@ class ScalarType:
     bits: int
     is_signed: bool = False
     data: str = "bitstring"
+    strings: StringNumbers | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +224,12 @@ class Items(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class P4Info:
-    """A parsed P4Info; `message` is the protobuf it came from."""
+    """A parsed P4Info; `message` is the protobuf it came from, `strings` what it translates to
+    strings, by the name of the type.
+    """
 
     message: p4info_pb2.P4Info
+    strings: Strings
     tables: Items[TableInfo]
     actions: Items[ActionInfo]
     counters: Items[ArrayInfo]
@@ -247,14 +260,16 @@ def parse(text: str, *, name: str = "P4Info") -> P4Info:
     return from_message(message)
 
 
-def from_message(message: p4info_pb2.P4Info) -> P4Info:
-    actions = Items("action", map(_action, message.actions))
+def from_message(message: p4info_pb2.P4Info, strings: Strings | None = None) -> P4Info:
+    strings, types = strings or {}, message.type_info
+    actions = Items("action", (_action(action, strings) for action in message.actions))
     direct_counters = Items("direct counter", map(_direct_counter, message.direct_counters))
     direct_meters = Items("direct meter", map(_direct_meter, message.direct_meters))
     direct = _Direct(direct_counters, direct_meters)
     return P4Info(
         message=message,
-        tables=Items("table", (_table(t, actions, direct) for t in message.tables)),
+        strings=strings,
+        tables=Items("table", (_table(t, actions, direct, strings) for t in message.tables)),
         actions=actions,
         counters=Items("counter", map(_counter, message.counters)),
         direct_counters=direct_counters,
@@ -264,24 +279,28 @@ def from_message(message: p4info_pb2.P4Info) -> P4Info:
         profiles=Items(
             "action profile", (_profile(p) for p in message.action_profiles if p.table_ids)
         ),
-        registers=Items("register", (_register(r, message.type_info) for r in message.registers)),
-        value_sets=Items("value set", map(_value_set, message.value_sets)),
+        registers=Items("register", (_register(r, types, strings) for r in message.registers)),
+        value_sets=Items("value set", (_value_set(v, strings) for v in message.value_sets)),
         digests=Items("digest", map(_digest, message.digests)),
     )
 
 
-def _field(message: p4info_pb2.MatchField) -> FieldInfo:
+def _field(message: p4info_pb2.MatchField, strings: Strings) -> FieldInfo:
     names = p4info_pb2.MatchField.MatchType
     if message.WhichOneof("match") != "match_type":
         raise LoadError(f"key {message.name} has an architecture's own match type")
     kind = names.Name(message.match_type)
     if kind not in FieldKind.__members__:
         raise LoadError(f"key {message.name} has the match type {kind}")
-    return FieldInfo(message.id, message.name, message.bitwidth, FieldKind[kind])
+    its = strings.get(message.type_name.name)
+    return FieldInfo(message.id, message.name, message.bitwidth, FieldKind[kind], its)
 
 
-def _action(message: p4info_pb2.Action) -> ActionInfo:
-    parameters = tuple(ParameterInfo(p.id, p.name, p.bitwidth) for p in message.params)
+def _action(message: p4info_pb2.Action, strings: Strings) -> ActionInfo:
+    parameters = tuple(
+        ParameterInfo(p.id, p.name, p.bitwidth, strings.get(p.type_name.name))
+        for p in message.params
+    )
     return ActionInfo(message.preamble.id, message.preamble.name, parameters)
 
 
@@ -302,13 +321,15 @@ class _Direct:
     meters: Items[DirectMeterInfo]
 
 
-def _table(message: p4info_pb2.Table, actions: Items[ActionInfo], direct: _Direct) -> TableInfo:
+def _table(
+    message: p4info_pb2.Table, actions: Items[ActionInfo], direct: _Direct, strings: Strings
+) -> TableInfo:
     counters = [i for i in message.direct_resource_ids if i in direct.counters]
     meters = [i for i in message.direct_resource_ids if i in direct.meters]
     return TableInfo(
         id=message.preamble.id,
         name=message.preamble.name,
-        fields=tuple(map(_field, message.match_fields)),
+        fields=tuple(_field(one, strings) for one in message.match_fields),
         actions={ref.id: _action_use(ref, actions) for ref in message.action_refs},
         size=message.size,
         is_const=message.is_const_table,
@@ -324,9 +345,11 @@ def _counter(message: p4info_pb2.Counter) -> ArrayInfo:
     return ArrayInfo(message.preamble.id, message.preamble.name, message.size)
 
 
-def _register(message: p4info_pb2.Register, types: p4types_pb2.P4TypeInfo) -> RegisterInfo:
+def _register(
+    message: p4info_pb2.Register, types: p4types_pb2.P4TypeInfo, strings: Strings
+) -> RegisterInfo:
     preamble = message.preamble
-    cell = scalar_type(message.type_spec, types)
+    cell = scalar_type(message.type_spec, types, strings)
     if cell is None:
         kind = message.type_spec.WhichOneof("type_spec")
         raise UnsupportedFeature(f"cells of type {kind}", f"register {preamble.name}")
@@ -334,9 +357,11 @@ def _register(message: p4info_pb2.Register, types: p4types_pb2.P4TypeInfo) -> Re
 
 
 def scalar_type(
-    spec: p4types_pb2.P4DataTypeSpec, types: p4types_pb2.P4TypeInfo
+    spec: p4types_pb2.P4DataTypeSpec, types: p4types_pb2.P4TypeInfo, strings: Strings
 ) -> ScalarType | None:
-    """The type of a single number as P4Info has it; None for one of several parts or of none."""
+    """The type of a single number as P4Info has it; None for one of several parts or of none. The
+    strings of a type that no key or parameter has are decimal numbers.
+    """
     match spec.WhichOneof("type_spec"):
         case "bitstring" if spec.bitstring.HasField("int"):
             return ScalarType(spec.bitstring.int.bitwidth, is_signed=True)
@@ -348,9 +373,13 @@ def scalar_type(
             underlying = types.serializable_enums[spec.serializable_enum.name].underlying_type
             return ScalarType(underlying.bitwidth, data="enum_value")
         case "new_type":
-            new = types.new_types[spec.new_type.name]
+            name = spec.new_type.name
+            new = types.new_types[name]
             if new.WhichOneof("representation") == "original_type":
-                return scalar_type(new.original_type, types)
+                return scalar_type(new.original_type, types, strings)
+            if new.translated_type.HasField("sdn_string"):
+                its = strings.get(name) or StringNumbers(name, 0, {})
+                return ScalarType(its.bits, strings=its)
             return ScalarType(new.translated_type.sdn_bitwidth)
     return None
 
@@ -388,9 +417,9 @@ def _profile(message: p4info_pb2.ActionProfile) -> ProfileInfo:
     )
 
 
-def _value_set(message: p4info_pb2.ValueSet) -> ValueSetInfo:
+def _value_set(message: p4info_pb2.ValueSet, strings: Strings) -> ValueSetInfo:
     preamble = message.preamble
-    fields = tuple(map(_field, message.match))
+    fields = tuple(_field(one, strings) for one in message.match)
     return ValueSetInfo(preamble.id, preamble.name, fields, message.size)
 
 

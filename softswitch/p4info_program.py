@@ -24,7 +24,7 @@ from softswitch.p4info import (
     ValueSetInfo,
     from_message,
 )
-from softswitch.p4info_types import at_the_programs_widths
+from softswitch.p4info_types import at_the_programs_widths, string_numbers
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,8 @@ def of_program(message: p4info_pb2.P4Info, program: ir.Program) -> P4Info:
     present = without_tables(message, _optimised_away(message, program))
     _order_by_name(present, program)
     try:
-        info = from_message(at_the_programs_widths(present, program))
+        widened = at_the_programs_widths(present, program)
+        info = from_message(widened, string_numbers(widened, program))
     except NotFound as error:
         raise LoadError(f"P4Info contradicts itself: {error}") from error
     check_fits(info, program)

@@ -2,8 +2,8 @@
 """Types that P4Runtime translates (spec 1.4, section 8.4.6, @p4runtime_translation).
 
 A controller may see a key or parameter wider than the program has it. Its numbers are the
-program's: one that does not fit there is out of range. Strings are refused: there is nothing here
-that gives them numbers. A type without a width, such as `error`, has the program's too.
+program's: one that does not fit there is out of range. Strings get numbers (translation.py). A type
+without a width, such as `error`, has the program's too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from p4.config.v1 import p4info_pb2
 
 from softswitch import ir
 from softswitch.errors import LoadError
+from softswitch.translation import StringNumbers, mappings
 
 _Part: TypeAlias = (
     p4info_pb2.MatchField | p4info_pb2.Action.Param | p4info_pb2.ControllerPacketMetadata.Metadata
@@ -22,22 +23,48 @@ _Part: TypeAlias = (
 
 
 def at_the_programs_widths(message: p4info_pb2.P4Info, program: ir.Program) -> p4info_pb2.P4Info:
-    """The P4Info with the program's widths wherever a type is translated; LoadError for strings."""
+    """The P4Info with the program's widths wherever a type is translated."""
     result = p4info_pb2.P4Info()
     result.CopyFrom(message)
     new_types = result.type_info.new_types
-    for what, part, bits in _typed(result, program):
+    for _, part, bits in _typed(result, program):
         name = part.type_name.name
-        if not name and not part.bitwidth:
-            part.bitwidth = bits
-        if name not in new_types:
-            continue
-        kind = new_types[name].translated_type.WhichOneof("sdn_type")
-        if kind == "sdn_string":
-            raise LoadError(f"{what} is translated to strings: only numbers can be translated")
-        if kind == "sdn_bitwidth":
+        is_translated = name in new_types and new_types[name].HasField("translated_type")
+        if is_translated or (not name and not part.bitwidth):
             part.bitwidth = bits
     return result
+
+
+def string_numbers(message: p4info_pb2.P4Info, program: ir.Program) -> dict[str, StringNumbers]:
+    """What is translated to strings, by the name of the type; types of one URI share the strings.
+
+    LoadError for keys that a string cannot be matched with.
+    """
+    new_types = message.type_info.new_types
+    widths: dict[str, int] = {}  # the smallest
+    for what, part, bits in _typed(message, program):
+        name = part.type_name.name
+        if name in new_types and new_types[name].translated_type.HasField("sdn_string"):
+            _check_can_be_text(what, part)
+            widths[name] = min(bits, widths.get(name, bits))
+    sharing: dict[str, list[str]] = {}
+    for name in widths:
+        sharing.setdefault(new_types[name].translated_type.uri or name, []).append(name)
+    found: dict[str, StringNumbers] = {}
+    for names in sharing.values():
+        fixed: dict[str, int] = {}
+        for name in names:
+            fixed |= mappings(name, new_types[name].annotations)
+        bits = min(widths[name] for name in names)
+        found |= dict.fromkeys(names, StringNumbers(" or ".join(names), bits, fixed))
+    return found
+
+
+def _check_can_be_text(what: str, part: _Part) -> None:
+    if isinstance(part, p4info_pb2.MatchField):
+        kind = p4info_pb2.MatchField.MatchType.Name(part.match_type)
+        if kind not in ("EXACT", "OPTIONAL"):
+            raise LoadError(f"{what} is translated to strings, and so cannot be {kind}")
 
 
 def _typed(info: p4info_pb2.P4Info, program: ir.Program) -> Iterator[tuple[str, _Part, int]]:

@@ -15,6 +15,9 @@ MatchField = p4info_pb2.MatchField
 NUM_NUMBERS = 8  # of groups, sessions and members: few, so that they meet again
 
 
+NAMES = [b"", b"3", *(f"name {number}".encode() for number in range(40))]
+
+
 class Entities:
     """Of one program. `any` never gives two alike on purpose, but they often meet."""
 
@@ -47,7 +50,9 @@ class Entities:
         return entity
 
     def _bits(self, width: int) -> bytes:
-        """A value of few, so that entries meet again, or any."""
+        """A value of few, so that entries meet again, or any; without a width a string of few."""
+        if not width:
+            return self._rng.choice(NAMES)
         top = (1 << width) - 1
         number = self._rng.choice([self._rng.randint(0, min(top, 15)), self._rng.randint(0, top)])
         return number.to_bytes(max((number.bit_length() + 7) // 8, 1), "big")

@@ -113,7 +113,7 @@ class Requests:
             if header.preamble.name == "packet_out":
                 for one in header.metadata:
                     size = (one.bitwidth + 7) // 8
-                    value = self._rng.getrandbits(one.bitwidth).to_bytes(size, "big")
+                    value = self._rng.getrandbits(one.bitwidth or 8).to_bytes(size or 1, "big")
                     request.packet.metadata.add(metadata_id=one.id, value=value)
         return request
 

@@ -4,23 +4,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from p4.config.v1 import p4types_pb2
 from p4.v1 import p4data_pb2
 
 from softswitch.errors import UnsupportedFeature
-from softswitch.p4info import scalar_type
+from softswitch.p4info import Strings, scalar_type
 from softswitch.p4runtime.bytestrings import encode
 from softswitch.p4runtime.scalars import encode_scalar
 
 
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """What P4Info says of types."""
+
+    types: p4types_pb2.P4TypeInfo
+    strings: Strings = field(default_factory=dict)
+
+
 def digest_data(
-    spec: p4types_pb2.P4DataTypeSpec, types: p4types_pb2.P4TypeInfo, values: Sequence[int]
+    spec: p4types_pb2.P4DataTypeSpec, kinds: Kinds, values: Sequence[int]
 ) -> p4data_pb2.P4Data:
     """UnsupportedFeature for a type that the values cannot be put into."""
     left = iter(values)
     try:
-        data = _data(spec, types, left)
+        data = _data(spec, kinds, left)
     except StopIteration:
         data = None
     if data is None or next(left, None) is not None:
@@ -29,11 +38,11 @@ def digest_data(
 
 
 def _data(
-    spec: p4types_pb2.P4DataTypeSpec, types: p4types_pb2.P4TypeInfo, values: Iterator[int]
+    spec: p4types_pb2.P4DataTypeSpec, kinds: Kinds, values: Iterator[int]
 ) -> p4data_pb2.P4Data:
-    kind = spec.WhichOneof("type_spec")
+    kind, types = spec.WhichOneof("type_spec"), kinds.types
     data = p4data_pb2.P4Data()
-    scalar = scalar_type(spec, types)
+    scalar = scalar_type(spec, types, kinds.strings)
     if scalar is not None:
         return encode_scalar(scalar, next(values))
     if kind == "header":
@@ -41,9 +50,9 @@ def _data(
         num = len(types.headers[spec.header.name].members)
         data.header.bitstrings.extend([encode(next(values)) for _ in range(num)])
     elif kind in ("struct", "tuple"):
-        data.struct.members.extend([_data(one, types, values) for one in _members(spec, types)])
+        data.struct.members.extend([_data(one, kinds, values) for one in _members(spec, types)])
     elif kind == "new_type":
-        return _data(types.new_types[spec.new_type.name].original_type, types, values)
+        return _data(types.new_types[spec.new_type.name].original_type, kinds, values)
     else:
         raise UnsupportedFeature(f"a value of kind {kind}", "a digest")
     return data

@@ -18,7 +18,7 @@ from p4.v1 import p4data_pb2, p4runtime_pb2
 from softswitch import ir
 from softswitch.engine import MAX_DIGESTS, DigestMessage
 from softswitch.p4info import DigestInfo, P4Info
-from softswitch.p4runtime.digest_data import digest_data
+from softswitch.p4runtime.digest_data import Kinds, digest_data
 from softswitch.p4runtime.status import invalid
 from softswitch.state import DigestConfig
 
@@ -153,7 +153,8 @@ class Digests:
     def _data(self, digest: DigestInfo, lists: Iterable[Sequence[int]]) -> list[p4data_pb2.P4Data]:
         message = self._info.message
         [spec] = [d.type_spec for d in message.digests if d.preamble.id == digest.id]
-        return [digest_data(spec, message.type_info, values) for values in lists]
+        kinds = Kinds(message.type_info, self._info.strings)
+        return [digest_data(spec, kinds, values) for values in lists]
 
 
 def decode_config(given: p4runtime_pb2.DigestEntry) -> DigestConfig:

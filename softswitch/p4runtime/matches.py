@@ -11,6 +11,7 @@ from p4.v1 import p4runtime_pb2
 from softswitch import ir
 from softswitch.p4info import DATA_PLANE_KIND, ActionInfo, FieldInfo, FieldKind, P4Info, TableInfo
 from softswitch.p4runtime.bytestrings import decode, encode
+from softswitch.p4runtime.scalars import decode_part, encode_part
 from softswitch.p4runtime.status import RpcError, invalid
 
 Matches = tuple[ir.Match, ...]
@@ -38,7 +39,7 @@ def _decode_match(owner: str, field: FieldInfo, match: p4runtime_pb2.FieldMatch 
     kind = match.WhichOneof("field_match_type")
     if kind != field.kind.value.lower():
         raise invalid(f"{what} is {field.kind.value}, not {kind}")
-    return _DECODERS[kind](match, field.bits, what)
+    return _DECODERS[kind](match, field, what)
 
 
 def _wildcard(field: FieldInfo, what: str) -> ir.Match:
@@ -52,11 +53,12 @@ def _wildcard(field: FieldInfo, what: str) -> ir.Match:
     return everything[DATA_PLANE_KIND[field.kind]]
 
 
-def _decode_exact(match: p4runtime_pb2.FieldMatch, bits: int, what: str) -> ir.Match:
-    return ir.Exact(decode(match.exact.value, bits, what))
+def _decode_exact(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) -> ir.Match:
+    return ir.Exact(decode_part(field, match.exact.value, what))
 
 
-def _decode_lpm(match: p4runtime_pb2.FieldMatch, bits: int, what: str) -> ir.Match:
+def _decode_lpm(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) -> ir.Match:
+    bits = field.bits
     value, prefix = decode(match.lpm.value, bits, what), match.lpm.prefix_len
     if not 1 <= prefix <= bits:
         raise invalid(f"{what}: prefix length {prefix} is not in 1..{bits}; leave out a wildcard")
@@ -65,9 +67,9 @@ def _decode_lpm(match: p4runtime_pb2.FieldMatch, bits: int, what: str) -> ir.Mat
     return ir.Lpm(value, prefix)
 
 
-def _decode_ternary(match: p4runtime_pb2.FieldMatch, bits: int, what: str) -> ir.Match:
-    value = decode(match.ternary.value, bits, what)
-    mask = decode(match.ternary.mask, bits, f"mask of {what}")
+def _decode_ternary(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) -> ir.Match:
+    value = decode(match.ternary.value, field.bits, what)
+    mask = decode(match.ternary.mask, field.bits, f"mask of {what}")
     if mask == 0:
         raise invalid(f"{what}: a mask of 0 is a wildcard, which must be left out")
     if value & ~mask:
@@ -75,7 +77,8 @@ def _decode_ternary(match: p4runtime_pb2.FieldMatch, bits: int, what: str) -> ir
     return ir.Ternary(value, mask)
 
 
-def _decode_range(match: p4runtime_pb2.FieldMatch, bits: int, what: str) -> ir.Match:
+def _decode_range(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) -> ir.Match:
+    bits = field.bits
     low = decode(match.range.low, bits, f"low of {what}")
     high = decode(match.range.high, bits, f"high of {what}")
     if low > high:
@@ -85,11 +88,11 @@ def _decode_range(match: p4runtime_pb2.FieldMatch, bits: int, what: str) -> ir.M
     return ir.Range(low, high)
 
 
-def _decode_optional(match: p4runtime_pb2.FieldMatch, bits: int, what: str) -> ir.Match:
-    return ir.Ternary(decode(match.optional.value, bits, what), (1 << bits) - 1)
+def _decode_optional(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) -> ir.Match:
+    return ir.Ternary(decode_part(field, match.optional.value, what), (1 << field.bits) - 1)
 
 
-_DECODERS: dict[str, Callable[[p4runtime_pb2.FieldMatch, int, str], ir.Match]] = {
+_DECODERS: dict[str, Callable[[p4runtime_pb2.FieldMatch, FieldInfo, str], ir.Match]] = {
     "exact": _decode_exact,
     "lpm": _decode_lpm,
     "ternary": _decode_ternary,
@@ -111,7 +114,7 @@ def _encode_match(field: FieldInfo, match: ir.Match) -> p4runtime_pb2.FieldMatch
     out = p4runtime_pb2.FieldMatch(field_id=field.id)
     match match:
         case ir.Exact(value):
-            out.exact.value = encode(value)
+            out.exact.value = encode_part(field, value)
         case ir.Lpm(value, prefix):
             if prefix == 0:
                 return None
@@ -120,7 +123,7 @@ def _encode_match(field: FieldInfo, match: ir.Match) -> p4runtime_pb2.FieldMatch
             if mask == 0:
                 return None
             if field.kind is FieldKind.OPTIONAL:
-                out.optional.value = encode(value)
+                out.optional.value = encode_part(field, value)
             else:
                 out.ternary.value, out.ternary.mask = encode(value), encode(mask)
         case ir.Range(low, high):
@@ -154,7 +157,7 @@ def decode_call(
             f"action {action.name} takes the parameters {sorted(known)}, not {sorted(values)}"
         )
     arguments = (
-        decode(values[p.id], p.bits, f"{p.name} of {action.name}") for p in action.parameters
+        decode_part(p, values[p.id], f"{p.name} of {action.name}") for p in action.parameters
     )
     return ir.ActionCall(action.name, tuple(arguments))
 
@@ -190,5 +193,5 @@ def encode_call(info: P4Info, call: ir.ActionCall) -> p4runtime_pb2.Action:
     action = info.actions.by_name(call.action)
     out = p4runtime_pb2.Action(action_id=action.id)
     for param, value in zip(action.parameters, call.arguments, strict=True):
-        out.params.add(param_id=param.id, value=encode(value))
+        out.params.add(param_id=param.id, value=encode_part(param, value))
     return out

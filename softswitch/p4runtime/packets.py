@@ -12,8 +12,11 @@ from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
 
 from softswitch.errors import LoadError, UnsupportedFeature
-from softswitch.p4runtime.bytestrings import decode, encode
+from softswitch.p4info import P4Info, Strings
+from softswitch.p4runtime.bytestrings import decode
+from softswitch.p4runtime.scalars import encode_part
 from softswitch.p4runtime.status import invalid
+from softswitch.translation import StringNumbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,7 @@ class PacketField:
     name: str
     bits: int
     is_padding: bool
+    strings: StringNumbers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +38,12 @@ class PacketHeader:
     fields: tuple[PacketField, ...]
 
     @classmethod
-    def of(cls, info: p4info_pb2.P4Info, name: str) -> Self:
+    def of(cls, info: P4Info, name: str) -> Self:
         """The header of this name in P4Info; LoadError, UnsupportedFeature."""
-        found = [m for m in info.controller_packet_metadata if m.preamble.name == name]
-        fields = tuple(_field(name, one) for header in found[:1] for one in header.metadata)
+        found = [m for m in info.message.controller_packet_metadata if m.preamble.name == name]
+        fields = tuple(
+            _field(name, one, info.strings) for header in found[:1] for one in header.metadata
+        )
         header = cls(name, fields)
         if header.bits % 8:
             raise LoadError(f"controller header {name} has {header.bits} bits, not whole bytes")
@@ -57,7 +63,7 @@ class PacketHeader:
         for field in self.fields:
             below -= field.bits
             value = number >> below & ((1 << field.bits) - 1)
-            packet.metadata.add(metadata_id=field.id, value=encode(value))
+            packet.metadata.add(metadata_id=field.id, value=encode_part(field, value))
         return packet
 
     def frame(self, packet: p4runtime_pb2.PacketOut) -> bytes:
@@ -68,7 +74,7 @@ class PacketHeader:
             if field.id not in given and not field.is_padding:
                 raise invalid(f"{self.name} lacks the metadata {field.name}, id {field.id}")
             what = f"metadata {field.name} of {self.name}"
-            value = decode(given[field.id], field.bits, what) if field.id in given else 0
+            value = _decode(field, given[field.id], what) if field.id in given else 0
             number = number << field.bits | value
         payload: bytes = packet.payload
         return number.to_bytes(self.bits // 8, "big") + payload
@@ -85,8 +91,16 @@ class PacketHeader:
         return values
 
 
-def _field(header: str, message: p4info_pb2.ControllerPacketMetadata.Metadata) -> PacketField:
+def _decode(field: PacketField, value: bytes, what: str) -> int:
+    """A string that has no number gets none by a packet."""
+    return field.strings.known(value, what) if field.strings else decode(value, field.bits, what)
+
+
+def _field(
+    header: str, message: p4info_pb2.ControllerPacketMetadata.Metadata, strings: Strings
+) -> PacketField:
     if message.bitwidth <= 0:
         raise UnsupportedFeature(f"metadata {message.name} that is no bit string", header)
     is_padding = "@padding" in message.annotations
-    return PacketField(message.id, message.name, message.bitwidth, is_padding)
+    its = strings.get(message.type_name.name)
+    return PacketField(message.id, message.name, message.bitwidth, is_padding, its)

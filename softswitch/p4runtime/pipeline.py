@@ -132,8 +132,8 @@ def load_pipeline(config: p4runtime_pb2.ForwardingPipelineConfig, host: Host) ->
         state,
         host.make_engine(program),
         host,
-        packet_in=PacketHeader.of(info.message, "packet_in"),
-        packet_out=PacketHeader.of(info.message, "packet_out"),
+        packet_in=PacketHeader.of(info, "packet_in"),
+        packet_out=PacketHeader.of(info, "packet_out"),
         digests=Digests(info, program),
         idle=IdleEntries(info.tables),
     )
@@ -155,6 +155,9 @@ def carry_over(old: Pipeline, new: Pipeline) -> None:
     """Brings into the new pipeline what controllers have set in the old one; not its cells."""
     updates = list(_differences(old.state.snapshot, initial(old.program)))
     try:
+        for name, strings in new.info.strings.items():
+            if name in old.info.strings:
+                strings.adopt(old.info.strings[name])
         new.state.apply(updates)
         for name in new.state.snapshot.digests:
             new.digests.check(new.info.digests.by_name(name))

@@ -1,13 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single numbers as P4Data, in the form that their type has there (spec section 8.4.4)."""
+"""Single numbers in the form that their type has in messages: strings of bytes, or text if the type
+is translated to it (spec section 8.4), and as P4Data.
+"""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 from p4.v1 import p4data_pb2
 
 from softswitch.p4info import ScalarType
 from softswitch.p4runtime.bytestrings import decode, decode_signed, encode, encode_signed
 from softswitch.p4runtime.status import invalid
+from softswitch.translation import StringNumbers
+
+
+class Part(Protocol):
+    """A key, a parameter or a field of a controller's header."""
+
+    @property
+    def bits(self) -> int: ...
+
+    @property
+    def strings(self) -> StringNumbers | None: ...
+
+
+def decode_part(part: Part, value: bytes, what: str) -> int:
+    """The number; `what` names it in errors."""
+    if part.strings is not None:
+        return part.strings.number(value, what)
+    return decode(value, part.bits, what)
+
+
+def encode_part(part: Part, number: int) -> bytes:
+    return encode(number) if part.strings is None else part.strings.text(number)
 
 
 def decode_scalar(type_: ScalarType, data: p4data_pb2.P4Data, what: str) -> int:
@@ -17,12 +43,16 @@ def decode_scalar(type_: ScalarType, data: p4data_pb2.P4Data, what: str) -> int:
         raise invalid(f"{what} is a {type_.data}, not a {kind}")
     if kind == "bool":
         return int(data.bool)
-    decoder = decode_signed if type_.is_signed else decode
-    return decoder(getattr(data, kind), type_.bits, what)
+    value: bytes = getattr(data, kind)
+    return (
+        decode_signed(value, type_.bits, what)
+        if type_.is_signed
+        else decode_part(type_, value, what)
+    )
 
 
 def encode_scalar(type_: ScalarType, value: int) -> p4data_pb2.P4Data:
     if type_.data == "bool":
         return p4data_pb2.P4Data(bool=bool(value))
-    text = encode_signed(value, type_.bits) if type_.is_signed else encode(value)
+    text = encode_signed(value, type_.bits) if type_.is_signed else encode_part(type_, value)
     return p4data_pb2.P4Data(**{type_.data: text})

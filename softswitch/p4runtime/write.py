@@ -25,6 +25,7 @@ from softswitch.p4runtime.pipeline import EntryNote, GroupNote, Pipeline, Sessio
 from softswitch.p4runtime.roles import Role
 from softswitch.p4runtime.selection import Target
 from softswitch.p4runtime.status import RpcError, invalid, unimplemented
+from softswitch.p4runtime.strings import make_room
 from softswitch.state import (
     Change,
     DefaultUpdate,
@@ -69,6 +70,7 @@ def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest, role: Role)
     """Changes the pipeline's state, and tells what the engine has to be told."""
     if request.atomicity not in p4runtime_pb2.WriteRequest.Atomicity.values():
         raise invalid(f"atomicity {request.atomicity} is none of a Write's")
+    make_room(pipeline)
     plans, errors = _read(pipeline, request, role)
     before = pipeline.state.snapshot
     atomic = request.atomicity != p4runtime_pb2.WriteRequest.CONTINUE_ON_ERROR

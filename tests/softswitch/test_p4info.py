@@ -108,9 +108,13 @@ def test_a_width_that_no_translation_explains_is_refused() -> None:
         p4info_program.of_program(message, program("matches"))
 
 
-def test_a_key_translated_to_strings_is_refused_by_name() -> None:
-    with pytest.raises(LoadError, match=r"key a of table Receive\.by_exact is translated to str"):
-        p4info_program.of_program(with_a_translated_key(), program("matches"))
+def test_a_key_of_a_kind_that_strings_have_not_is_refused_by_name() -> None:
+    message = with_a_translated_key()
+    [table] = [t for t in message.tables if t.preamble.name == "Receive.by_lpm"]
+    table.match_fields[0].type_name.name = "port_t"
+    what = r"key a of table Receive\.by_lpm is translated to strings, and so cannot be LPM"
+    with pytest.raises(LoadError, match=what):
+        p4info_program.of_program(message, program("matches"))
 
 
 def with_a_translated_port_of_packets(name: str) -> p4info_pb2.P4Info:
@@ -126,7 +130,7 @@ def test_a_controller_headers_translated_field_has_the_programs_width() -> None:
     found = p4info_program.of_program(
         with_a_translated_port_of_packets("port"), program("learning")
     )
-    assert PacketHeader.of(found.message, "packet_out").bits == 16
+    assert PacketHeader.of(found, "packet_out").bits == 16
 
 
 def test_a_translated_field_of_no_known_width_is_refused_by_name() -> None:

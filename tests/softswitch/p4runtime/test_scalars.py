@@ -10,7 +10,7 @@ from p4.v1 import p4runtime_pb2 as p4
 
 from softswitch.p4info import ScalarType, scalar_type
 from softswitch.p4runtime.bytestrings import decode, decode_signed, encode, encode_signed
-from softswitch.p4runtime.digest_data import digest_data
+from softswitch.p4runtime.digest_data import Kinds, digest_data
 from softswitch.p4runtime.scalars import decode_scalar, encode_scalar
 from softswitch.p4runtime.status import RpcError
 from tests.softswitch.p4runtime.controller import INSERT, MODIFY, Controller
@@ -92,7 +92,7 @@ TYPES = text_format.Parse(
     ],
 )
 def test_types_of_single_numbers(spec, expected):
-    found = scalar_type(text_format.Parse(spec, p4types_pb2.P4DataTypeSpec()), TYPES)
+    found = scalar_type(text_format.Parse(spec, p4types_pb2.P4DataTypeSpec()), TYPES, {})
     assert found == expected
 
 
@@ -108,8 +108,8 @@ def test_data_of_another_kind_is_refused():
 def test_a_digest_has_signed_numbers():
     spec = p4types_pb2.P4DataTypeSpec()
     spec.bitstring.int.bitwidth = 12
-    assert digest_data(spec, TYPES, [0xFFF]) == p4data_pb2.P4Data(bitstring=b"\xff")
-    assert digest_data(spec, TYPES, [255]) == p4data_pb2.P4Data(bitstring=b"\x00\xff")
+    assert digest_data(spec, Kinds(TYPES), [0xFFF]) == p4data_pb2.P4Data(bitstring=b"\xff")
+    assert digest_data(spec, Kinds(TYPES), [255]) == p4data_pb2.P4Data(bitstring=b"\x00\xff")
 
 
 def test_a_register_of_signed_numbers_is_read_as_it_was_written(switch):

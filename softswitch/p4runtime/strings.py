@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which numbers of translated strings the control plane's state uses, so that others get free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from softswitch import ir
+from softswitch.p4info import FieldInfo, P4Info
+from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.scalars import Part
+from softswitch.state import ActionSet, Choice, Snapshot
+
+
+def make_room(pipeline: Pipeline) -> None:
+    """Where numbers run short, strings that nothing uses lose theirs; between requests only."""
+    for strings in set(pipeline.info.strings.values()):
+        if strings.is_short:
+            uses = _uses(pipeline.info, pipeline.state.snapshot)
+            strings.keep_only({number for part, number in uses if part.strings is strings})
+
+
+def _uses(info: P4Info, snapshot: Snapshot) -> Iterator[tuple[Part, int]]:
+    for table in info.tables:
+        state = snapshot.tables[table.name]
+        for entry in state.entries.values():
+            for field, match in zip(table.fields, entry.matches, strict=True):
+                yield from _of_match(field, match)
+            yield from _of_choice(info, entry.call)
+        if state.default is not None:
+            yield from _of_choice(info, state.default)
+    for profile in snapshot.profiles.values():
+        for call in profile.members.values():
+            yield from _of_choice(info, call)
+    for value_set in info.value_sets:
+        for member in snapshot.value_sets[value_set.name]:
+            yield from zip(value_set.fields, member, strict=True)
+
+
+def _of_match(field: FieldInfo, match: ir.Match) -> Iterator[tuple[Part, int]]:
+    if field.strings and isinstance(match, ir.Exact | ir.Ternary):
+        yield field, match.value
+
+
+def _of_choice(info: P4Info, choice: Choice) -> Iterator[tuple[Part, int]]:
+    calls = [item.call for item in choice.items] if isinstance(choice, ActionSet) else [choice]
+    for call in calls:
+        if isinstance(call, ir.ActionCall):
+            action = info.actions.by_name(call.action)
+            yield from zip(action.parameters, call.arguments, strict=True)

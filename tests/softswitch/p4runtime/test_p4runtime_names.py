@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types translated to strings (names.p4), in all places where a controller meets them."""
+
+import struct
+import time
+
+import pytest
+from p4.v1 import p4runtime_pb2 as p4
+
+from softswitch.ports.spec import PortSpec
+from softswitch.switch import Switch, SwitchConfig
+from tests.softswitch.p4runtime.controller import DELETE, DEVICE, INSERT, MODIFY, Controller
+from tests.softswitch.switches import PROGRAMS
+
+JSON, P4INFO = PROGRAMS / "names.json", PROGRAMS / "names.p4info.txtpb"
+CPU_PORT = 64
+DEFAULT = b'default "one"'  # the type says that it is 9
+
+
+def frame(host, vrf=0):
+    return struct.pack(">HB", host, vrf) + b"payload"
+
+
+class Names(Controller):
+    def vrf(self, host, vrf, *more):
+        matches = [(1, "exact", bytes([host])), *more]
+        action = None if vrf is None else ("in_vrf", vrf)
+        return self.entry("vrfs", matches, action, priority=1)
+
+    def route(self, vrf, *action):
+        return self.entry("routes", [(1, "exact", vrf)], action)
+
+    def sent(self, host, port=1):
+        self.switch.inject(port, frame(host))
+        return self.switch.take_output()
+
+    def take(self, kind):
+        message = self.client.get_stream_packet("unknown" if kind == "error" else kind, 5)
+        assert message is not None, f"no {kind} came"
+        return getattr(message, kind)
+
+
+@pytest.fixture(params=["interpreter", "compiled"])
+def ctl(request):
+    ports = (PortSpec(1, "memory"), PortSpec(2, "memory"), PortSpec(CPU_PORT, "cpu"))
+    config = SwitchConfig(ports, grpc_address="127.0.0.1:0", device_id=DEVICE, engine=request.param)
+    with Switch(config) as switch:
+        controller = Names(switch, JSON, P4INFO)
+        controller.set_pipeline()
+        yield controller
+        controller.client.tear_down()
+
+
+def test_entries_are_read_as_they_were_written_and_decide(ctl):
+    vrfs = [ctl.vrf(1, b"blue"), ctl.vrf(2, DEFAULT), ctl.vrf(3, b"")]
+    routes = [ctl.route(b"blue", "send", b"2"), ctl.route(DEFAULT, "send", b"1")]
+    ctl.write(*[(INSERT, entity) for entity in [*vrfs, *routes]])
+    assert ctl.read(ctl.entry("vrfs"), ctl.entry("routes")) == [*vrfs, *routes]
+    [(port, [blue])] = ctl.sent(1).items()
+    assert (port, blue[2] not in (0, 9)) == (2, True)
+    assert ctl.sent(2) == {1: [frame(2, vrf=9)]}
+    assert ctl.sent(3) == {}
+    ctl.write((DELETE, ctl.route(b"blue")), (MODIFY, ctl.route(DEFAULT, "send", b"2")))
+    assert ctl.sent(1) == {}
+    assert ctl.sent(2) == {2: [frame(2, vrf=9)]}
+
+
+def test_an_optional_key_may_be_a_string(ctl):
+    only_2 = ctl.vrf(1, DEFAULT, (2, "optional", b"2"))
+    ctl.write((INSERT, only_2), (INSERT, ctl.route(DEFAULT, "send", b"1")))
+    assert ctl.read(only_2) == [only_2]
+    assert (ctl.sent(1, port=1), ctl.sent(1, port=2)) == ({}, {1: [frame(1, vrf=9)]})
+
+
+def test_packets_and_digests_have_strings_too(ctl):
+    digest = {"digest_id": ctl.info.digests[0].preamble.id, "config": {"max_list_size": 1}}
+    ctl.write(
+        (INSERT, p4.Entity(digest_entry=digest)),
+        (INSERT, ctl.vrf(1, b"blue")),
+        (INSERT, ctl.route(b"blue", "tell", b"up")),
+    )
+    ctl.sent(1)
+    packet = ctl.take("packet")
+    assert [one.value for one in packet.metadata] == [b"up"]
+    [learned] = ctl.take("digest").data
+    assert [member.bitstring for member in learned.struct.members] == [b"\x01", b"blue"]
+
+
+def test_a_packet_out_names_its_port(ctl):
+    def send(port):
+        metadata = [p4.PacketMetadata(metadata_id=1, value=port)]
+        packet = p4.PacketOut(payload=frame(1), metadata=metadata)
+        ctl.client.stream_out_q.put(p4.StreamMessageRequest(packet=packet))
+
+    send(b"nowhere")
+    error = ctl.take("error")
+    assert (
+        error.message == "metadata port of packet_out: no port_t or wide_port_t is called 'nowhere'"
+    )
+    send(b"2")
+    end = time.monotonic() + 5
+    while not (taken := ctl.switch.take_output()) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert taken == {2: [frame(1)]}
+
+
+def test_names_of_deleted_entries_make_room_for_others(ctl):
+    """There are 16 numbers, and two that no name gets."""
+    for number in range(50):
+        name = f"vrf{number}".encode()
+        ctl.write((INSERT, ctl.vrf(1, name)), (INSERT, ctl.route(name, "send", b"2")))
+        assert [len(frames) for frames in ctl.sent(1).values()] == [1]
+        ctl.write((DELETE, ctl.vrf(1, None)), (DELETE, ctl.route(name)))
+    many = [(INSERT, ctl.vrf(host, f"vrf{host}".encode())) for host in range(1, 21)]
+    refused = ctl.refused(*many)
+    assert {code for _, code, _ in refused} == {"RESOURCE_EXHAUSTED"}
+    held = ctl.read(ctl.entry("vrfs"))
+    assert len(held) == 20 - len(refused)
+    assert held == [entity for number, (_, entity) in enumerate(many) if number < len(held)]
+
+
+def test_a_reconciled_pipeline_keeps_the_names(ctl):
+    entities = [ctl.vrf(1, b"blue"), ctl.route(b"blue", "send", b"2")]
+    ctl.write(*[(INSERT, entity) for entity in entities])
+    before = ctl.sent(1)
+    request = p4.SetForwardingPipelineConfigRequest(device_id=DEVICE)
+    request.election_id.low = 1
+    request.action = request.RECONCILE_AND_COMMIT
+    request.config.p4info.CopyFrom(ctl.info)
+    request.config.p4_device_config = JSON.read_bytes()
+    ctl.client.stub.SetForwardingPipelineConfig(request)
+    assert ctl.sent(1) == before
+    assert ctl.read(ctl.entry("vrfs"), ctl.entry("routes")) == entities
+    assert ctl.client.get_p4info() == ctl.info
