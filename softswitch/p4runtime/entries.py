@@ -48,7 +48,7 @@ def decode_entry(
         raise RpcError(code_pb2.PERMISSION_DENIED, message)
     if not table.fields:
         raise invalid(f"table {table.name} has no key and takes no entries")
-    matches, priority = decode_key(table, given)
+    matches, priority = decode_key(table, given, is_new=change is Change.INSERT)
     if change is Change.DELETE:  # looks at nothing else
         return EntryUpdate(change, table.name, matches, priority)
     _check_parts(table, given)
@@ -114,13 +114,18 @@ def _check_idle(table: TableInfo, given: p4runtime_pb2.TableEntry) -> None:
         raise invalid(f"an idle timeout of {given.idle_timeout_ns} ns is below 0")
 
 
-def decode_key(table: TableInfo, given: p4runtime_pb2.TableEntry) -> EntryKey:
-    """What tells an entry of the table from the others."""
+def decode_key(
+    table: TableInfo, given: p4runtime_pb2.TableEntry, *, is_new: bool = False
+) -> EntryKey:
+    """What tells an entry of the table from the others; NotFound for a string that no entry can
+    have, unless it is a new one.
+    """
     if table.needs_priority and given.priority <= 0:
         raise invalid(f"an entry of table {table.name} needs a priority above 0")
     if not table.needs_priority and given.priority != 0:
         raise invalid(f"entries of table {table.name} have no priority, {given.priority} given")
-    matches = decode_matches(f"table {table.name}", table.fields, given.match)
+    what = f"table {table.name}"
+    matches = decode_matches(what, table.fields, given.match, is_new=is_new)
     return matches, given.priority
 
 
@@ -242,7 +247,8 @@ def decode_value_set(
         raise invalid(f"value set {value_set.name} can only be modified")
     members: set[tuple[int, ...]] = set()
     for member in given.members:
-        matches = decode_matches(f"value set {value_set.name}", value_set.fields, member.match)
+        what = f"value set {value_set.name}"
+        matches = decode_matches(what, value_set.fields, member.match, is_new=True)
         if not all(isinstance(match, ir.Exact) for match in matches):
             raise unimplemented("value sets with masks or ranges")
         values = tuple(m.value for m in matches if isinstance(m, ir.Exact))

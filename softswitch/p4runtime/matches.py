@@ -18,9 +18,15 @@ Matches = tuple[ir.Match, ...]
 
 
 def decode_matches(
-    owner: str, fields: tuple[FieldInfo, ...], given: Iterable[p4runtime_pb2.FieldMatch]
+    owner: str,
+    fields: tuple[FieldInfo, ...],
+    given: Iterable[p4runtime_pb2.FieldMatch],
+    *,
+    is_new: bool,
 ) -> Matches:
-    """One value for each field, wildcards for those left out (spec section 9.1.1)."""
+    """One value for each field, wildcards for those left out (spec section 9.1.1). `is_new` as of
+    `decode_part`.
+    """
     by_id: dict[int, p4runtime_pb2.FieldMatch] = {}
     known = {field.id for field in fields}
     for match in given:
@@ -29,17 +35,25 @@ def decode_matches(
         if match.field_id in by_id:
             raise invalid(f"match field {match.field_id} of {owner} is given twice")
         by_id[match.field_id] = match
-    return tuple(_decode_match(owner, field, by_id.get(field.id)) for field in fields)
+    found = ((field, by_id.get(field.id)) for field in fields)
+    return tuple(_decode_match(owner, field, match, is_new=is_new) for field, match in found)
 
 
-def _decode_match(owner: str, field: FieldInfo, match: p4runtime_pb2.FieldMatch | None) -> ir.Match:
+def _decode_match(
+    owner: str, field: FieldInfo, match: p4runtime_pb2.FieldMatch | None, *, is_new: bool
+) -> ir.Match:
     what = f"match field {field.name} of {owner}"
     if match is None:
         return _wildcard(field, what)
     kind = match.WhichOneof("field_match_type")
     if kind != field.kind.value.lower():
         raise invalid(f"{what} is {field.kind.value}, not {kind}")
-    return _DECODERS[kind](match, field, what)
+    if kind == "exact":
+        return ir.Exact(decode_part(field, match.exact.value, what, is_new=is_new))
+    if kind == "optional":
+        value = decode_part(field, match.optional.value, what, is_new=is_new)
+        return ir.Ternary(value, (1 << field.bits) - 1)
+    return _DECODERS[kind](match, field.bits, what)
 
 
 def _wildcard(field: FieldInfo, what: str) -> ir.Match:
@@ -53,12 +67,7 @@ def _wildcard(field: FieldInfo, what: str) -> ir.Match:
     return everything[DATA_PLANE_KIND[field.kind]]
 
 
-def _decode_exact(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) -> ir.Match:
-    return ir.Exact(decode_part(field, match.exact.value, what))
-
-
-def _decode_lpm(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) -> ir.Match:
-    bits = field.bits
+def _decode_lpm(match: p4runtime_pb2.FieldMatch, bits: int, what: str) -> ir.Match:
     value, prefix = decode(match.lpm.value, bits, what), match.lpm.prefix_len
     if not 1 <= prefix <= bits:
         raise invalid(f"{what}: prefix length {prefix} is not in 1..{bits}; leave out a wildcard")
@@ -67,9 +76,9 @@ def _decode_lpm(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) ->
     return ir.Lpm(value, prefix)
 
 
-def _decode_ternary(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) -> ir.Match:
-    value = decode(match.ternary.value, field.bits, what)
-    mask = decode(match.ternary.mask, field.bits, f"mask of {what}")
+def _decode_ternary(match: p4runtime_pb2.FieldMatch, bits: int, what: str) -> ir.Match:
+    value = decode(match.ternary.value, bits, what)
+    mask = decode(match.ternary.mask, bits, f"mask of {what}")
     if mask == 0:
         raise invalid(f"{what}: a mask of 0 is a wildcard, which must be left out")
     if value & ~mask:
@@ -77,8 +86,7 @@ def _decode_ternary(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str
     return ir.Ternary(value, mask)
 
 
-def _decode_range(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) -> ir.Match:
-    bits = field.bits
+def _decode_range(match: p4runtime_pb2.FieldMatch, bits: int, what: str) -> ir.Match:
     low = decode(match.range.low, bits, f"low of {what}")
     high = decode(match.range.high, bits, f"high of {what}")
     if low > high:
@@ -88,16 +96,10 @@ def _decode_range(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) 
     return ir.Range(low, high)
 
 
-def _decode_optional(match: p4runtime_pb2.FieldMatch, field: FieldInfo, what: str) -> ir.Match:
-    return ir.Ternary(decode_part(field, match.optional.value, what), (1 << field.bits) - 1)
-
-
-_DECODERS: dict[str, Callable[[p4runtime_pb2.FieldMatch, FieldInfo, str], ir.Match]] = {
-    "exact": _decode_exact,
+_DECODERS: dict[str, Callable[[p4runtime_pb2.FieldMatch, int, str], ir.Match]] = {
     "lpm": _decode_lpm,
     "ternary": _decode_ternary,
     "range": _decode_range,
-    "optional": _decode_optional,
 }
 
 

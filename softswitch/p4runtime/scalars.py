@@ -25,11 +25,13 @@ class Part(Protocol):
     def strings(self) -> StringNumbers | None: ...
 
 
-def decode_part(part: Part, value: bytes, what: str) -> int:
-    """The number; `what` names it in errors."""
-    if part.strings is not None:
-        return part.strings.number(value, what)
-    return decode(value, part.bits, what)
+def decode_part(part: Part, value: bytes, what: str, *, is_new: bool = True) -> int:
+    """The number; `what` names it in errors. A string that has none gets one, or is NotFound if
+    what it stands in is not new.
+    """
+    if part.strings is None:
+        return decode(value, part.bits, what)
+    return (part.strings.number if is_new else part.strings.known)(value, what)
 
 
 def encode_part(part: Part, number: int) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import DEFAULT_ENTRY
+from softswitch.errors import NotFound
 from softswitch.p4info import TableInfo
 from softswitch.p4runtime.entries import decode_key, encode_default, encode_entry
 from softswitch.p4runtime.matches import decode_matches
@@ -94,19 +95,19 @@ def entries(
             yield entry
 
 
-def _keyed(
-    pipeline: Pipeline, table: TableInfo, asked: p4runtime_pb2.TableEntry
-) -> Iterator[Entry]:
+def _keyed(pipeline: Pipeline, table: TableInfo, asked: p4runtime_pb2.TableEntry) -> list[Entry]:
     held = pipeline.state.snapshot.tables[table.name].entries
     if not asked.match:
-        yield from held.values()
-    elif table.needs_priority and not asked.priority:
-        matches = decode_matches(f"table {table.name}", table.fields, asked.match)
-        yield from (entry for entry in held.values() if entry.matches == matches)
-    else:
-        entry = held.get(decode_key(table, asked))
-        if entry is not None:
-            yield entry
+        return list(held.values())
+    what = f"table {table.name}"
+    try:
+        if table.needs_priority and not asked.priority:
+            matches = decode_matches(what, table.fields, asked.match, is_new=False)
+            return [entry for entry in held.values() if entry.matches == matches]
+        key = decode_key(table, asked)
+    except NotFound:  # a string that no entry has
+        return []
+    return [held[key]] if key in held else []
 
 
 def _action_filter(

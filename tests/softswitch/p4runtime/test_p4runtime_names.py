@@ -65,6 +65,16 @@ def test_entries_are_read_as_they_were_written_and_decide(ctl):
     assert ctl.sent(2) == {2: [frame(2, vrf=9)]}
 
 
+def test_a_name_that_nobody_wrote_is_not_found(ctl):
+    missing = ctl.route(b"nobody", "send", b"2")
+    assert ctl.read(missing) == []
+    refused = ctl.refused(
+        (DELETE, missing), (MODIFY, missing), (INSERT, missing), (MODIFY, missing)
+    )
+    assert [(number, code) for number, code, _ in refused] == [(0, "NOT_FOUND"), (1, "NOT_FOUND")]
+    assert ctl.read(missing) == [missing]
+
+
 def test_an_optional_key_may_be_a_string(ctl):
     only_2 = ctl.vrf(1, DEFAULT, (2, "optional", b"2"))
     ctl.write((INSERT, only_2), (INSERT, ctl.route(DEFAULT, "send", b"1")))
