@@ -2,6 +2,7 @@
 """A controller for P4Runtime tests, made of p4runtime-shell's client, that knows program.p4."""
 
 import struct
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -13,10 +14,14 @@ from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2 as p4
 from p4runtime_sh.p4runtime import P4RuntimeClient
 
+from softswitch.ports.spec import PortSpec
+from softswitch.switch import Switch, SwitchConfig
+
 HERE = Path(__file__).parent
 JSON, P4INFO = HERE / "program.json", HERE / "program.p4info.txtpb"
 INSERT, MODIFY, DELETE = p4.Update.INSERT, p4.Update.MODIFY, p4.Update.DELETE
 DEVICE = 3
+CPU_PORT = 64
 
 
 def key(which, a=0, b=0, c=0, result=0):
@@ -103,6 +108,18 @@ _PARTS = {
     "range": ["low", "high"],
     "optional": ["value"],
 }
+
+
+@contextmanager
+def with_cpu_port(kind, json, p4info, engine):
+    """A controller of that kind, with its pipeline, of a switch with two memory ports."""
+    ports = (PortSpec(1, "memory"), PortSpec(2, "memory"), PortSpec(CPU_PORT, "cpu"))
+    config = SwitchConfig(ports, grpc_address="127.0.0.1:0", device_id=DEVICE, engine=engine)
+    with Switch(config) as switch:
+        controller = kind(switch, json, p4info)
+        controller.set_pipeline()
+        yield controller
+        controller.client.tear_down()
 
 
 def exact(ctl, a, action=("result", b"\x01"), **fields):

@@ -7,13 +7,17 @@ import time
 import pytest
 from p4.v1 import p4runtime_pb2 as p4
 
-from softswitch.ports.spec import PortSpec
-from softswitch.switch import Switch, SwitchConfig
-from tests.softswitch.p4runtime.controller import DELETE, DEVICE, INSERT, MODIFY, Controller
+from tests.softswitch.p4runtime.controller import (
+    DELETE,
+    DEVICE,
+    INSERT,
+    MODIFY,
+    Controller,
+    with_cpu_port,
+)
 from tests.softswitch.switches import PROGRAMS
 
 JSON, P4INFO = PROGRAMS / "names.json", PROGRAMS / "names.p4info.txtpb"
-CPU_PORT = 64
 DEFAULT = b'default "one"'  # the type says that it is 9
 
 
@@ -42,13 +46,8 @@ class Names(Controller):
 
 @pytest.fixture(params=["interpreter", "compiled"])
 def ctl(request):
-    ports = (PortSpec(1, "memory"), PortSpec(2, "memory"), PortSpec(CPU_PORT, "cpu"))
-    config = SwitchConfig(ports, grpc_address="127.0.0.1:0", device_id=DEVICE, engine=request.param)
-    with Switch(config) as switch:
-        controller = Names(switch, JSON, P4INFO)
-        controller.set_pipeline()
+    with with_cpu_port(Names, JSON, P4INFO, request.param) as controller:
         yield controller
-        controller.client.tear_down()
 
 
 def test_entries_are_read_as_they_were_written_and_decide(ctl):

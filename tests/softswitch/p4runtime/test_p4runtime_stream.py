@@ -10,13 +10,17 @@ from p4.v1 import p4data_pb2
 from p4.v1 import p4runtime_pb2 as p4
 
 from softswitch.engine import DigestMessage
-from softswitch.ports.spec import PortSpec
-from softswitch.switch import Switch, SwitchConfig
-from tests.softswitch.p4runtime.controller import DELETE, DEVICE, INSERT, MODIFY, Controller
+from tests.softswitch.p4runtime.controller import (
+    DELETE,
+    DEVICE,
+    INSERT,
+    MODIFY,
+    Controller,
+    with_cpu_port,
+)
 from tests.softswitch.switches import PROGRAMS
 
 JSON, P4INFO = PROGRAMS / "learning.json", PROGRAMS / "learning.p4info.txtpb"
-CPU_PORT = 64
 TYPE_PAIR, TYPE_TO_CPU = 0x9001, 0x9002
 A, B, ALL = 0x0200_0000_000A, 0x0200_0000_000B, 0xFFFF_FFFF_FFFF
 QUIET_S = 0.1  # nothing comes for so long
@@ -70,13 +74,8 @@ def engine():
 
 @pytest.fixture
 def ctl(engine):
-    ports = (PortSpec(1, "memory"), PortSpec(2, "memory"), PortSpec(CPU_PORT, "cpu"))
-    config = SwitchConfig(ports, grpc_address="127.0.0.1:0", device_id=DEVICE, engine=engine)
-    with Switch(config) as switch:
-        controller = Learning(switch, JSON, P4INFO)
-        controller.set_pipeline()
+    with with_cpu_port(Learning, JSON, P4INFO, engine) as controller:
         yield controller
-        controller.client.tear_down()
 
 
 def values(packet):
