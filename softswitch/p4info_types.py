@@ -32,7 +32,22 @@ def at_the_programs_widths(message: p4info_pb2.P4Info, program: ir.Program) -> p
         is_translated = name in new_types and new_types[name].HasField("translated_type")
         if is_translated or (not name and not part.bitwidth):
             part.bitwidth = bits
+    for register, _, bits in _translated_registers(result, program, "sdn_bitwidth"):
+        register.type_spec.bitstring.bit.bitwidth = bits
     return result
+
+
+def _translated_registers(
+    message: p4info_pb2.P4Info, program: ir.Program, kind: str
+) -> Iterator[tuple[p4info_pb2.Register, str, int]]:
+    """Those of a type that is translated to numbers or strings; its name; the program's width."""
+    for register in message.registers:
+        name = register.type_spec.new_type.name
+        found = program.registers.get(register.preamble.name)
+        if name in message.type_info.new_types and found is not None:
+            new = message.type_info.new_types[name]
+            if new.translated_type.WhichOneof("sdn_type") == kind:
+                yield register, name, found.bits
 
 
 def string_numbers(message: p4info_pb2.P4Info, program: ir.Program) -> dict[str, StringNumbers]:
@@ -47,16 +62,18 @@ def string_numbers(message: p4info_pb2.P4Info, program: ir.Program) -> dict[str,
         if name in new_types and new_types[name].translated_type.HasField("sdn_string"):
             _check_can_be_text(what, part)
             widths[name] = min(bits, widths.get(name, bits))
+    for _, name, bits in _translated_registers(message, program, "sdn_string"):
+        widths[name] = min(bits, widths.get(name, bits))
     sharing: dict[str, list[str]] = {}
     for name in widths:
         sharing.setdefault(new_types[name].translated_type.uri or name, []).append(name)
     found: dict[str, StringNumbers] = {}
-    for names in sharing.values():
+    for key, names in sharing.items():
         fixed: dict[str, int] = {}
         for name in names:
             fixed |= mappings(name, new_types[name].annotations)
         bits = min(widths[name] for name in names)
-        found |= dict.fromkeys(names, StringNumbers(" or ".join(names), bits, fixed))
+        found |= dict.fromkeys(names, StringNumbers(" or ".join(names), bits, fixed, key))
     return found
 
 

@@ -16,6 +16,7 @@ from softswitch.engine import Engine
 from softswitch.errors import LoadError, SwitchError
 from softswitch.p4info import P4Info
 from softswitch.p4info_program import of_program, with_open_tables
+from softswitch.p4runtime import strings
 from softswitch.p4runtime.digests import Digests
 from softswitch.p4runtime.idle import IdleEntries
 from softswitch.p4runtime.packets import PacketHeader
@@ -126,6 +127,7 @@ def load_pipeline(config: p4runtime_pb2.ForwardingPipelineConfig, host: Host) ->
     program, info = _parse(config)
     state = ControlState(program)
     state.apply([LinksUpdate(host.down)])
+    strings.reserve(info, state.snapshot)
     return Pipeline(
         config,
         info,
@@ -155,10 +157,9 @@ def carry_over(old: Pipeline, new: Pipeline) -> None:
     """Brings into the new pipeline what controllers have set in the old one; not its cells."""
     updates = list(_differences(old.state.snapshot, initial(old.program)))
     try:
-        for name, strings in new.info.strings.items():
-            if name in old.info.strings:
-                strings.adopt(old.info.strings[name])
+        strings.carry_over(old.info, old.state.snapshot, new.info)
         new.state.apply(updates)
+        strings.reserve(new.info, new.state.snapshot)
         for name in new.state.snapshot.digests:
             new.digests.check(new.info.digests.by_name(name))
     except SwitchError as error:

@@ -1,23 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which numbers of translated strings the control plane's state uses, so that others get free."""
+"""Which numbers of translated strings the control plane's state uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from softswitch import ir
 from softswitch.p4info import FieldInfo, P4Info
-from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.scalars import Part
 from softswitch.state import ActionSet, Choice, Snapshot
+from softswitch.translation import StringNumbers
 
 
-def make_room(pipeline: Pipeline) -> None:
-    """Where numbers run short, strings that nothing uses lose theirs; between requests only."""
-    for strings in set(pipeline.info.strings.values()):
-        if strings.is_short:
-            uses = _uses(pipeline.info, pipeline.state.snapshot)
-            strings.keep_only({number for part, number in uses if part.strings is strings})
+def begin(info: P4Info, snapshot: Snapshot) -> None:
+    """A request is read that changes this state."""
+    for strings in set(info.strings.values()):
+        strings.begin(partial(in_use, info, snapshot, strings))
+
+
+def reserve(info: P4Info, snapshot: Snapshot) -> None:
+    """What a program or another pipeline has in the state, no string gets."""
+    for strings in set(info.strings.values()):
+        strings.reserve(in_use(info, snapshot, strings))
+
+
+def carry_over(old: P4Info, snapshot: Snapshot, new: P4Info) -> None:
+    """The strings of a pipeline's state are those of the next, translation by translation;
+    InvalidUpdate if they cannot be.
+    """
+    for strings in set(old.strings.values()):
+        for other in set(new.strings.values()):
+            if strings.key == other.key:
+                other.adopt(strings, in_use(old, snapshot, strings))
+
+
+def in_use(info: P4Info, snapshot: Snapshot, strings: StringNumbers) -> set[int]:
+    """The numbers of these strings that the state uses."""
+    return {number for part, number in _uses(info, snapshot) if part.strings is strings}
 
 
 def _uses(info: P4Info, snapshot: Snapshot) -> Iterator[tuple[Part, int]]:

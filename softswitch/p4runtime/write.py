@@ -19,13 +19,12 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import Engine
 from softswitch.errors import StateError, SwitchError
-from softswitch.p4runtime import cells, digests, entries, meters, profiles
+from softswitch.p4runtime import cells, digests, entries, meters, profiles, strings
 from softswitch.p4runtime.cells import LateWrite
 from softswitch.p4runtime.pipeline import EntryNote, GroupNote, Pipeline, SessionNote
 from softswitch.p4runtime.roles import Role
 from softswitch.p4runtime.selection import Target
 from softswitch.p4runtime.status import RpcError, invalid, unimplemented
-from softswitch.p4runtime.strings import make_room
 from softswitch.state import (
     Change,
     DefaultUpdate,
@@ -70,7 +69,7 @@ def prepare(pipeline: Pipeline, request: p4runtime_pb2.WriteRequest, role: Role)
     """Changes the pipeline's state, and tells what the engine has to be told."""
     if request.atomicity not in p4runtime_pb2.WriteRequest.Atomicity.values():
         raise invalid(f"atomicity {request.atomicity} is none of a Write's")
-    make_room(pipeline)
+    strings.begin(pipeline.info, pipeline.state.snapshot)
     plans, errors = _read(pipeline, request, role)
     before = pipeline.state.snapshot
     atomic = request.atomicity != p4runtime_pb2.WriteRequest.CONTINUE_ON_ERROR

@@ -58,34 +58,66 @@ def test_a_string_that_nobody_wrote_is_not_known() -> None:
     assert known.known(b"red", "metadata") == 7
 
 
-def test_numbers_run_short_and_are_given_back() -> None:
+def test_numbers_that_nothing_uses_are_given_to_others() -> None:
     known = names(bits=3, red=2)
-    taken = [known.number(str(name).encode(), "key") for name in "abcde"]
-    assert sorted(taken) == [1, 3, 4, 5, 6]
+    taken = {name: known.number(name.encode(), "key") for name in "abcde"}
+    assert sorted(taken.values()) == [1, 3, 4, 5, 6]
     with pytest.raises(ResourceExhausted, match="key: all 3-bit numbers of vrf_t are in use"):
-        known.number(b"f", "key")
-    assert not names(bits=3).is_short
-    assert known.is_short
-    known.keep_only({taken[0]})
-    assert known.number(b"f", "key") in taken[1:]
-    assert (known.known(b"a", "key"), known.known(b"red", "key")) == (taken[0], 2)
+        known.number(b"f", "key")  # all are of the request that is being read
+    known.begin(lambda: {taken["a"], taken["b"]})
+    assert known.number(b"c", "key") == taken["c"]
+    assert known.number(b"f", "key") in {taken["d"], taken["e"]}
+    for name in "abc":
+        assert known.known(name.encode(), "key") == taken[name]
+    assert known.known(b"red", "key") == 2
 
 
-def test_a_new_type_takes_over_numbers_or_says_why_not() -> None:
-    old, new = names(), names()
+def test_a_decimal_number_takes_that_of_a_string_that_nothing_uses() -> None:
+    known = names()
+    assert known.number(b"blue", "key") == 14
+    known.begin(tuple)
+    assert (known.number(b"14", "key"), known.text(14)) == (14, b"14")
+
+
+def test_numbers_of_the_program_are_nobody_elses() -> None:
+    known = names(red=7)
+    known.reserve([14, 13, 7])
+    assert known.number(b"blue", "key") == 12
+    assert [known.text(number) for number in (14, 13, 7)] == [b"14", b"13", b"red"]
+
+
+def test_a_new_type_takes_over_what_is_used_or_says_why_not() -> None:
+    old, new = StringNumbers("vrf_t", 4, {"": 0, "old": 3}), names()
     number = old.number(b"blue", "key")
-    new.adopt(old)
-    assert new.known(b"blue", "key") == number
+    new.adopt(old, [number, 0])
+    assert (new.known(b"blue", "key"), new.number(b"", "key")) == (number, 0)
+    assert new.number(b"3", "key") == 3
     for other in (names(bits=3), names(other=number), names(blue=number - 1)):
         with pytest.raises(InvalidUpdate, match=f"'blue' is the vrf_t {number} and cannot stay it"):
-            other.adopt(old)
+            other.adopt(old, [number])
+        other.adopt(old, [])
 
 
 def test_mappings_are_read_as_p4c_writes_them() -> None:
     text = '@p4runtime_translation_mappings({ { "" , 0 } , { "a \\"b\\"" , 16w0x1F } , })'
     assert mappings("vrf_t", ["@other", text]) == {"": 0, 'a "b"': 31}
-    with pytest.raises(LoadError, match="type vrf_t: many is no number"):
-        mappings("vrf_t", ['@p4runtime_translation_mappings({{"x", many}})'])
+    text = '@p4runtime_translation_mappings({{"a\\nb", 010}, {"c", 0d1_1}, {"d", 5s3}})'
+    assert mappings("vrf_t", [text]) == {"a\nb": 10, "c": 11, "d": 3}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "reason"),
+    [
+        ('{"x", MANY}', "type vrf_t: MANY is no number"),
+        ('{"x", 1 + 2}', "type vrf_t: 1 . 2 is no number"),
+        ('{"x", - 1}', "type vrf_t: - 1 is no number"),
+        ('{"x", 1}, {"x", 2}', "type vrf_t: 'x' is there twice"),
+        ("{x, 1}", "type vrf_t: no list of texts and numbers"),
+    ],
+)
+def test_mappings_that_cannot_be_understood_are_refused(pairs: str, reason: str) -> None:
+    with pytest.raises(LoadError, match=reason):
+        mappings("vrf_t", ["@p4runtime_translation_mappings({" + pairs + "})"])
 
 
 def test_mappings_that_cannot_be_are_refused() -> None:

@@ -4,9 +4,14 @@
 import struct
 import time
 
+import grpc
 import pytest
+from google.protobuf import text_format
+from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2 as p4
 
+from softswitch import p4info_program
+from softswitch.p4info import ScalarType
 from tests.softswitch.p4runtime.controller import (
     DELETE,
     DEVICE,
@@ -15,7 +20,7 @@ from tests.softswitch.p4runtime.controller import (
     Controller,
     with_cpu_port,
 )
-from tests.softswitch.switches import PROGRAMS
+from tests.softswitch.switches import PROGRAMS, program
 
 JSON, P4INFO = PROGRAMS / "names.json", PROGRAMS / "names.p4info.txtpb"
 DEFAULT = b'default "one"'  # the type says that it is 9
@@ -128,16 +133,72 @@ def test_names_of_deleted_entries_make_room_for_others(ctl):
     assert held == [entity for number, (_, entity) in enumerate(many) if number < len(held)]
 
 
-def test_a_reconciled_pipeline_keeps_the_names(ctl):
-    entities = [ctl.vrf(1, b"blue"), ctl.route(b"blue", "send", b"2")]
-    ctl.write(*[(INSERT, entity) for entity in entities])
-    before = ctl.sent(1)
+def reconcile(ctl, info):
     request = p4.SetForwardingPipelineConfigRequest(device_id=DEVICE)
     request.election_id.low = 1
     request.action = request.RECONCILE_AND_COMMIT
-    request.config.p4info.CopyFrom(ctl.info)
+    request.config.p4info.CopyFrom(info)
     request.config.p4_device_config = JSON.read_bytes()
     ctl.client.stub.SetForwardingPipelineConfig(request)
-    assert ctl.sent(1) == before
-    assert ctl.read(ctl.entry("vrfs"), ctl.entry("routes")) == entities
-    assert ctl.client.get_p4info() == ctl.info
+
+
+def test_a_reconciled_pipeline_keeps_the_names(ctl):
+    entities = [
+        ctl.vrf(1, b"blue"),
+        ctl.route(b"blue", "send", b"2"),
+        ctl.route(b"", "send", b"up"),
+    ]
+    ctl.write(*[(INSERT, entity) for entity in entities])
+    before = ctl.sent(1)
+    renamed = text_format.MessageToString(ctl.info).replace('"port_t"', '"portid_t"')
+    for info in (ctl.info, text_format.Parse(renamed, p4info_pb2.P4Info())):
+        reconcile(ctl, info)
+        assert ctl.sent(1) == before
+        assert ctl.read(ctl.entry("vrfs"), ctl.entry("routes")) == entities
+        assert ctl.client.get_p4info() == info
+
+
+def test_numbers_that_were_no_names_are_no_names_later(ctl):
+    names = p4info_pb2.P4Info()
+    names.CopyFrom(ctl.info)
+    numbers = ctl.info
+    for part in [f for t in numbers.tables for f in t.match_fields] + [
+        p for a in numbers.actions for p in a.params
+    ]:
+        if part.type_name.name == "vrf_t":
+            part.ClearField("type_name")
+            part.bitwidth = 4
+    reconcile(ctl, numbers)
+    ctl.write((INSERT, ctl.vrf(1, b"\x0e")), (INSERT, ctl.route(b"\x0e", "send", b"2")))
+    before = ctl.sent(1)
+    reconcile(ctl, names)
+    held = [ctl.vrf(1, b"14"), ctl.route(b"14", "send", b"2")]
+    assert ctl.read(ctl.entry("vrfs"), ctl.entry("routes")) == held
+    ctl.write((INSERT, ctl.vrf(2, b"blue")), (INSERT, ctl.route(b"blue", "send", b"1")))
+    assert (ctl.sent(1), [*ctl.sent(2)]) == (before, [1])
+
+
+def test_names_that_the_new_types_give_to_others_are_refused(ctl):
+    ctl.write((INSERT, ctl.vrf(1, DEFAULT)))
+    types = ctl.info.type_info.new_types
+    annotation = types["vrf_t"].annotations[0]
+    types["vrf_t"].annotations[0] = annotation.replace("16w9", "16w8")
+    with pytest.raises(grpc.RpcError) as error:
+        reconcile(ctl, ctl.info)
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    ctl.write((DELETE, ctl.vrf(1, None)))
+    reconcile(ctl, ctl.info)
+
+
+def test_registers_of_such_types_are_known():
+    """p4c leaves out their widths."""
+    message = text_format.Parse((PROGRAMS / "memory.p4info.txtpb").read_text(), p4info_pb2.P4Info())
+    [seen] = [r for r in message.registers if r.preamble.alias == "seen"]
+    seen.type_spec.new_type.name = "port_t"
+    translated = message.type_info.new_types["port_t"].translated_type
+    translated.sdn_string.SetInParent()
+    found = p4info_program.of_program(message, program("memory")).registers.by_name("Receive.seen")
+    assert (found.type.bits, found.type.strings.name) == (16, "port_t")
+    translated.sdn_bitwidth = 32
+    found = p4info_program.of_program(message, program("memory")).registers.by_name("Receive.seen")
+    assert found.type == ScalarType(16)
