@@ -14,6 +14,7 @@ from p4.config.v1 import p4info_pb2, p4types_pb2
 
 from softswitch import ir
 from softswitch.errors import LoadError, NotFound, UnsupportedFeature
+from softswitch.p4info_types import enum_name
 from softswitch.translation import StringNumbers
 
 Strings: TypeAlias = Mapping[str, StringNumbers]
@@ -289,14 +290,25 @@ def _field(message: p4info_pb2.MatchField, strings: Strings) -> FieldInfo:
     names = p4info_pb2.MatchField.MatchType
     if message.WhichOneof("match") != "match_type":
         raise LoadError(f"key {message.name} has an architecture's own match type")
-    kind = names.Name(message.match_type)
+    kind = enum_name(names, message.match_type)
     if kind not in FieldKind.__members__:
         raise LoadError(f"key {message.name} has the match type {kind}")
     its = strings.get(message.type_name.name)
     return FieldInfo(message.id, message.name, message.bitwidth, FieldKind[kind], its)
 
 
+def _check_ids(what: str, parts: Iterable[Item]) -> None:
+    seen: dict[int, str] = {}
+    for part in parts:
+        if part.id == 0:
+            raise LoadError(f"P4Info gives a {what}, {part.name}, the id 0")
+        if part.id in seen:
+            raise LoadError(f"P4Info has the id {part.id} twice, of a {what}: {seen[part.id]}")
+        seen[part.id] = part.name
+
+
 def _action(message: p4info_pb2.Action, strings: Strings) -> ActionInfo:
+    _check_ids(f"parameter of action {message.preamble.name}", message.params)
     parameters = tuple(
         ParameterInfo(p.id, p.name, p.bitwidth, strings.get(p.type_name.name))
         for p in message.params
@@ -324,6 +336,7 @@ class _Direct:
 def _table(
     message: p4info_pb2.Table, actions: Items[ActionInfo], direct: _Direct, strings: Strings
 ) -> TableInfo:
+    _check_ids(f"key of table {message.preamble.name}", message.match_fields)
     counters = [i for i in message.direct_resource_ids if i in direct.counters]
     meters = [i for i in message.direct_resource_ids if i in direct.meters]
     return TableInfo(
@@ -379,7 +392,7 @@ def scalar_type(
                 return scalar_type(new.original_type, types, strings)
             if new.translated_type.HasField("sdn_string"):
                 its = strings.get(name) or StringNumbers(name, 0, {})
-                return ScalarType(its.bits, strings=its)
+                return ScalarType(its.widest, strings=its)
             return ScalarType(new.translated_type.sdn_bitwidth)
     return None
 
@@ -391,7 +404,7 @@ def _direct_counter(message: p4info_pb2.DirectCounter) -> DirectCounterInfo:
 
 def _check_rates(name: str, spec: p4info_pb2.MeterSpec) -> None:
     if spec.type != p4info_pb2.MeterSpec.TWO_RATE_THREE_COLOR:
-        kind = p4info_pb2.MeterSpec.Type.Name(spec.type)
+        kind = enum_name(p4info_pb2.MeterSpec.Type, spec.type)
         raise UnsupportedFeature(f"meters of type {kind}", f"meter {name}")
 
 

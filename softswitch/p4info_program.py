@@ -117,6 +117,7 @@ def check_fits(info: P4Info, program: ir.Program) -> None:
                 raise LoadError(f"table {table.name}: the program has no action {use.action.name}")
             _check_action(use.action, program.actions[found.actions[use.action.name]])
         _check_direct(table, found)
+        _check_profile(table, found, info)
     _check_arrays("counter", info.counters, program.counters)
     _check_arrays("meter", info.meters, program.meters)
     _check_names("action profile", info.profiles, program.profiles)
@@ -145,6 +146,15 @@ def _check_direct(info: TableInfo, table: ir.Table) -> None:
     for what, is_described, is_there in needs:
         if is_described and not is_there:
             raise LoadError(f"table {info.name}: P4Info has {what}, the program has not")
+
+
+def _check_profile(info: TableInfo, table: ir.Table, all_: P4Info) -> None:
+    """The name that P4Info has for the table's, as the program has it."""
+    known = info.profile is not None and info.profile in all_.profiles
+    described = all_.profiles.by_id(info.profile).name if known and info.profile else None
+    if described != table.profile:
+        names = [name or "no action profile" for name in (described, table.profile)]
+        raise LoadError(f"table {info.name}: P4Info has {names[0]}, the program {names[1]}")
 
 
 def _check_bits(info: RegisterInfo, register: ir.Register) -> None:
@@ -184,15 +194,15 @@ def with_open_tables(program: ir.Program, info: P4Info) -> ir.Program:
     """The program, with entries of its own that can be changed where P4Info says so: BMv2's JSON
     does not tell `entries` from `const entries`.
     """
-    names = {table.name for table in info.tables if not table.is_const}
+    sizes = {table.name: table.size for table in info.tables if not table.is_const}
 
     def opened(pipeline: ir.Pipeline) -> ir.Pipeline:
-        nodes = {
-            name: replace(node, is_const=False)
-            if isinstance(node, ir.Table) and node.name in names
-            else node
-            for name, node in pipeline.nodes.items()
-        }
+        nodes = dict(pipeline.nodes)
+        for name, node in nodes.items():
+            if isinstance(node, ir.Table) and node.is_const and node.name in sizes:
+                # p4c makes it as large as its own entries
+                size = max(node.size, sizes[node.name])
+                nodes[name] = replace(node, is_const=False, size=size)
         return replace(pipeline, nodes=nodes)
 
     return replace(program, ingress=opened(program.ingress), egress=opened(program.egress))

@@ -9,7 +9,7 @@ without a width, such as `error`, has the program's too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from p4.config.v1 import p4info_pb2
 
@@ -20,6 +20,14 @@ from softswitch.translation import StringNumbers, mappings
 _Part: TypeAlias = (
     p4info_pb2.MatchField | p4info_pb2.Action.Param | p4info_pb2.ControllerPacketMetadata.Metadata
 )
+
+
+ANY_BITS = 64  # of a type that only digests have: no string gets a number by them
+
+
+def enum_name(enum: Any, value: int) -> str:
+    """Of a protobuf enum; the number itself if it has none."""
+    return str(enum.Name(value)) if value in enum.values() else str(value)
 
 
 def at_the_programs_widths(message: p4info_pb2.P4Info, program: ir.Program) -> p4info_pb2.P4Info:
@@ -56,31 +64,35 @@ def string_numbers(message: p4info_pb2.P4Info, program: ir.Program) -> dict[str,
     LoadError for keys that a string cannot be matched with.
     """
     new_types = message.type_info.new_types
-    widths: dict[str, int] = {}  # the smallest
+    widths: dict[str, set[int]] = {}
     for what, part, bits in _typed(message, program):
         name = part.type_name.name
         if name in new_types and new_types[name].translated_type.HasField("sdn_string"):
             _check_can_be_text(what, part)
-            widths[name] = min(bits, widths.get(name, bits))
+            widths.setdefault(name, set()).add(bits)
     for _, name, bits in _translated_registers(message, program, "sdn_string"):
-        widths[name] = min(bits, widths.get(name, bits))
+        widths.setdefault(name, set()).add(bits)
     sharing: dict[str, list[str]] = {}
-    for name in widths:
-        sharing.setdefault(new_types[name].translated_type.uri or name, []).append(name)
+    for name, new in new_types.items():
+        if new.translated_type.HasField("sdn_string"):
+            sharing.setdefault(new.translated_type.uri or name, []).append(name)
     found: dict[str, StringNumbers] = {}
     for key, names in sharing.items():
         fixed: dict[str, int] = {}
         for name in names:
             fixed |= mappings(name, new_types[name].annotations)
-        bits = min(widths[name] for name in names)
-        found |= dict.fromkeys(names, StringNumbers(" or ".join(names), bits, fixed, key))
+        each = set[int]().union(*(widths.get(name, ()) for name in names)) or {ANY_BITS}
+        title = " or ".join(sorted(names))
+        numbers = StringNumbers(title, min(each), fixed, key=key, widest=max(each))
+        found |= dict.fromkeys(names, numbers)
     return found
 
 
 def _check_can_be_text(what: str, part: _Part) -> None:
     if isinstance(part, p4info_pb2.MatchField):
-        kind = p4info_pb2.MatchField.MatchType.Name(part.match_type)
-        if kind not in ("EXACT", "OPTIONAL"):
+        kinds = (p4info_pb2.MatchField.EXACT, p4info_pb2.MatchField.OPTIONAL)
+        if part.match_type not in kinds:
+            kind = enum_name(p4info_pb2.MatchField.MatchType, part.match_type)
             raise LoadError(f"{what} is translated to strings, and so cannot be {kind}")
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import chain
 
 from softswitch.errors import InvalidUpdate, LoadError, NotFound, ResourceExhausted
 
@@ -22,26 +23,34 @@ _MAPPINGS = "@p4runtime_translation_mappings"
 _PAIR = re.compile(r'\{\s*"((?:[^"\\]|\\.)*)"\s*,\s*([^{}]*?)\s*,?\s*\}')
 _REST = re.compile(r"[\s(){},]*")  # of an annotation without its pairs
 _WIDTH = re.compile(r"^\d+[ws]")  # of a P4 literal
+FEW_STRINGS = 1024  # no need to look for unused ones
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 class StringNumbers:
-    """The strings of the type, or types, called `name`, and numbers of so many bits; `key` is of
-    the translation.
+    """The strings of the type, or types, called `name`; `key` is of the translation. Of more than
+    one type, new numbers fit the narrowest, which has so many bits, and others have up to `widest`.
     """
 
-    def __init__(self, name: str, bits: int, fixed: Mapping[str, int], key: str = "") -> None:
+    def __init__(
+        self, name: str, bits: int, fixed: Mapping[str, int], *, key: str = "", widest: int = 0
+    ) -> None:
         self.name = name
         self.key = key or name
+        self.widest = max(bits, widest)
         self.bits = bits
         self._fixed = dict(fixed)
         self._numbers: dict[str, int] = {}
         self._texts: dict[int, str] = {}
         self._in_use: Callable[[], Collection[int]] = tuple
         self._wanted: set[int] = set()  # by the request that is being read
+        self.kept: set[int] = set()
+        self._last = self._top  # that was given
+        self._many = FEW_STRINGS
         for text, number in fixed.items():
-            if not 0 <= number < 1 << bits:
-                raise LoadError(f"type {name}: {text!r} is {number}, which {bits} bits do not hold")
+            if not 0 <= number < 1 << self.widest:
+                what = f"{text!r} is {number}, which {self.widest} bits do not hold"
+                raise LoadError(f"type {name}: {what}")
             if number in self._texts:
                 what = f"{self._texts[number]!r} and {text!r}"
                 raise LoadError(f"type {name}: {what} are both {number}")
@@ -54,18 +63,29 @@ class StringNumbers:
         """A request is read; `in_use` gives the numbers that the state uses before it."""
         self._in_use = in_use
         self._wanted.clear()
+        if len(self._texts) > self._many:
+            self._forget_unused()
+            self._many = max(FEW_STRINGS, 2 * len(self._texts))
 
-    def number(self, given: bytes, what: str) -> int:
-        """The string's number, from now on if it had none; InvalidUpdate, ResourceExhausted."""
+    def number(self, given: bytes, what: str, bits: int) -> int:
+        """The string's number, of so many bits, from now on if it had none; InvalidUpdate,
+        ResourceExhausted.
+        """
         text = self._decoded(given, what)
         if text not in self._numbers:
-            self._set(text, self._new_number(text, what))
+            self._set(text, self._new_number(text, what, bits))
         number = self._numbers[text]
+        if number >> bits:
+            raise InvalidUpdate(f"{what}: {text!r} is {number}, which {bits} bits do not hold")
         self._wanted.add(number)
         return number
 
-    def _new_number(self, text: str, what: str) -> int:
-        number = self._decimal(text)
+    def keep(self, number: int) -> None:
+        """It is used for ever, for all that is known: by a cell of a register."""
+        self.kept.add(number)
+
+    def _new_number(self, text: str, what: str, bits: int) -> int:
+        number = self._decimal(text, bits)
         if number is None:
             return self._free(what)
         if number in self._texts:
@@ -75,11 +95,11 @@ class StringNumbers:
             raise InvalidUpdate(f"{what}: {number} is the number of {other!r} already")
         return number
 
-    def known(self, given: bytes, what: str) -> int:
-        """The number of a string that has one; NotFound."""
+    def known(self, given: bytes, what: str, bits: int) -> int:
+        """The number of a string that has one, of so many bits; NotFound."""
         text = self._decoded(given, what)
-        number = self._numbers.get(text, self._decimal(text))
-        if number is None or self._texts.get(number, text) != text:
+        number = self._numbers.get(text, self._decimal(text, bits))
+        if number is None or number >> bits or self._texts.get(number, text) != text:
             raise NotFound(f"{what}: no {self.name} is called {text!r}")
         return number
 
@@ -96,30 +116,36 @@ class StringNumbers:
             raise InvalidUpdate(f"{what}: empty string")
         return text
 
-    def _decimal(self, text: str) -> int | None:
+    @staticmethod
+    def _decimal(text: str, bits: int) -> int | None:
         is_number = text.isascii() and text.isdecimal() and (text == "0" or text[0] != "0")
-        if not is_number or len(text) > self.bits:  # no digit is less than a bit
+        if not is_number or len(text) > bits:  # no digit is less than a bit
             return None
         number = int(text)
-        return number if number < 1 << self.bits else None
+        return number if number < 1 << bits else None
+
+    @property
+    def _top(self) -> int:
+        return (1 << self.bits) - 2
 
     def _free(self, what: str) -> int:
-        """The highest that no string has."""
-        candidates = range((1 << self.bits) - 2, 0, -1)
-        found = self._first_free(candidates)
+        """The next below the last one that no string has, in turn."""
+        found = self._next_free()
         if found is None:
             self._forget_unused()
-            found = self._first_free(candidates)
+            found = self._next_free()
         if found is None:
             what = f"{what}: all {self.bits}-bit numbers of {self.name} are in use"
             raise ResourceExhausted(what)
+        self._last = found
         return found
 
-    def _first_free(self, candidates: range) -> int | None:
+    def _next_free(self) -> int | None:
+        candidates = chain(range(self._last, 0, -1), range(self._top, self._last, -1))
         return next((number for number in candidates if number not in self._texts), None)
 
     def _forget_unused(self) -> None:
-        kept = self._wanted.union(self._in_use())
+        kept = self._wanted.union(self.kept, self._in_use())
         for text, number in list(self._numbers.items()):
             if number not in kept and text not in self._fixed:
                 del self._numbers[text], self._texts[number]
@@ -135,9 +161,10 @@ class StringNumbers:
         for number in used:
             text = other.text(number).decode()
             contradicts = self._numbers.get(text, number) != number
-            if contradicts or self._texts.get(number, text) != text or number >> self.bits:
+            if contradicts or self._texts.get(number, text) != text or number >> self.widest:
                 raise InvalidUpdate(f"{text!r} is the {other.name} {number} and cannot stay it")
             self._set(text, number)
+        self.kept |= other.kept
 
 
 def mappings(name: str, annotations: Iterable[str]) -> dict[str, int]:

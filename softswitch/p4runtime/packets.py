@@ -13,8 +13,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.errors import LoadError, UnsupportedFeature
 from softswitch.p4info import P4Info, Strings
-from softswitch.p4runtime.bytestrings import decode
-from softswitch.p4runtime.scalars import encode_part
+from softswitch.p4runtime.scalars import decode_part, encode_part
 from softswitch.p4runtime.status import invalid
 from softswitch.translation import StringNumbers
 
@@ -93,7 +92,7 @@ class PacketHeader:
 
 def _decode(field: PacketField, value: bytes, what: str) -> int:
     """A string that has no number gets none by a packet."""
-    return field.strings.known(value, what) if field.strings else decode(value, field.bits, what)
+    return decode_part(field, value, what, is_new=False)
 
 
 def _field(

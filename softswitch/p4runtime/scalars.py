@@ -31,7 +31,8 @@ def decode_part(part: Part, value: bytes, what: str, *, is_new: bool = True) -> 
     """
     if part.strings is None:
         return decode(value, part.bits, what)
-    return (part.strings.number if is_new else part.strings.known)(value, what)
+    find = part.strings.number if is_new else part.strings.known
+    return find(value, what, part.bits)
 
 
 def encode_part(part: Part, number: int) -> bytes:
@@ -46,11 +47,12 @@ def decode_scalar(type_: ScalarType, data: p4data_pb2.P4Data, what: str) -> int:
     if kind == "bool":
         return int(data.bool)
     value: bytes = getattr(data, kind)
-    return (
-        decode_signed(value, type_.bits, what)
-        if type_.is_signed
-        else decode_part(type_, value, what)
-    )
+    if type_.is_signed:
+        return decode_signed(value, type_.bits, what)
+    number = decode_part(type_, value, what)
+    if type_.strings is not None:
+        type_.strings.keep(number)
+    return number
 
 
 def encode_scalar(type_: ScalarType, value: int) -> p4data_pb2.P4Data:

@@ -85,7 +85,8 @@ def abort_batch(
     order; none if they were too many to be told.
     """
     failed = [(i, error) for i, error in enumerate(errors) if error is not None]
-    number, first = failed[0]
+    told = [one for one in failed if code_of(one[1]) != code_pb2.ABORTED]
+    number, first = (told or failed)[0]
     message = f"{len(failed)} of {len(errors)} {what} failed; number {number}: {_text(first)}"
     details = _details(errors)
     if details:

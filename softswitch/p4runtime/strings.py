@@ -37,7 +37,8 @@ def carry_over(old: P4Info, snapshot: Snapshot, new: P4Info) -> None:
 
 def in_use(info: P4Info, snapshot: Snapshot, strings: StringNumbers) -> set[int]:
     """The numbers of these strings that the state uses."""
-    return {number for part, number in _uses(info, snapshot) if part.strings is strings}
+    numbers = {number for part, number in _uses(info, snapshot) if part.strings is strings}
+    return numbers | strings.kept
 
 
 def _uses(info: P4Info, snapshot: Snapshot) -> Iterator[tuple[Part, int]]:

@@ -227,6 +227,23 @@ def one_name_for_two(message: p4info_pb2.P4Info) -> None:
     second.preamble.name = first.preamble.name
 
 
+def one_id_for_two_keys(message: p4info_pb2.P4Info) -> None:
+    first, second, *_ = named(message.tables, "Receive.by_lpm").match_fields
+    second.id = first.id
+
+
+def no_id_of_a_parameter(message: p4info_pb2.P4Info) -> None:
+    named(message.actions, "Receive.result").params[0].id = 0
+
+
+def no_such_match_type(message: p4info_pb2.P4Info) -> None:
+    named(message.tables, "Receive.by_lpm").match_fields[0].match_type = 7  # type: ignore[assignment]
+
+
+def no_action_profile(message: p4info_pb2.P4Info) -> None:
+    named(message.tables, "Receive.by_hash").implementation_id = 0
+
+
 def single_rate_meters(message: p4info_pb2.P4Info) -> None:
     message.meters[0].spec.type = p4info_pb2.MeterSpec.SINGLE_RATE_TWO_COLOR
 
@@ -257,6 +274,10 @@ def a_wider_value_set(message: p4info_pb2.P4Info) -> None:
         ("memory", no_id, "P4Info gives register Receive.seen the id 0"),
         ("memory", one_id_for_two, "P4Info has the id .* twice: register"),
         ("memory", one_name_for_two, "P4Info has register .* twice"),
+        ("matches", one_id_for_two_keys, "has the id 1 twice, of a key of table Receive.by_lpm: a"),
+        ("matches", no_id_of_a_parameter, "a parameter of action Receive.result, .*, the id 0"),
+        ("matches", no_such_match_type, "key a has the match type 7"),
+        ("choices", no_action_profile, "Receive.by_hash: P4Info has no action profile, the prog"),
         ("choices", single_rate_meters, "uses meters of type SINGLE_RATE_TWO_COLOR"),
         ("matches", a_direct_counter_more, "Receive.by_lpm: P4Info has a direct counter, the prog"),
         ("matches", idle_timeouts, "Receive.by_lpm: P4Info has idle timeouts, the program has not"),

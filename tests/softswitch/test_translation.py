@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from softswitch.errors import InvalidUpdate, LoadError, NotFound, ResourceExhausted
-from softswitch.translation import StringNumbers, mappings
+from softswitch.translation import FEW_STRINGS, StringNumbers, mappings
 
 
 def names(bits: int = 4, **fixed: int) -> StringNumbers:
@@ -15,24 +15,30 @@ def names(bits: int = 4, **fixed: int) -> StringNumbers:
 
 def test_a_string_keeps_its_number_and_another_gets_another() -> None:
     known = names()
-    first, second = known.number(b"blue", "key"), known.number(b"green", "key")
+    first, second = (
+        known.number(b"blue", "key", known.bits),
+        known.number(b"green", "key", known.bits),
+    )
     assert first != second
-    assert (known.number(b"blue", "key"), known.known(b"green", "key")) == (first, second)
+    assert (known.number(b"blue", "key", known.bits), known.known(b"green", "key", known.bits)) == (
+        first,
+        second,
+    )
     assert (known.text(first), known.text(second)) == (b"blue", b"green")
 
 
 def test_what_the_type_says_holds_and_decimal_numbers_are_themselves() -> None:
     known = StringNumbers("vrf_t", 4, {"": 0, "red": 7})
-    assert (known.number(b"", "key"), known.number(b"red", "key")) == (0, 7)
-    assert (known.number(b"3", "key"), known.known(b"5", "key")) == (3, 5)
+    assert (known.number(b"", "key", known.bits), known.number(b"red", "key", known.bits)) == (0, 7)
+    assert (known.number(b"3", "key", known.bits), known.known(b"5", "key", known.bits)) == (3, 5)
     assert [known.text(number) for number in (0, 3, 7, 11)] == [b"", b"3", b"red", b"11"]
 
 
 @pytest.mark.parametrize("text", [b"03", b"16", b"-1", b" 3", b"0x3", "\u0663".encode()])
 def test_what_is_no_decimal_number_of_the_width_is_a_string(text: bytes) -> None:
     known = names()
-    assert known.text(known.number(text, "key")) == text
-    assert known.number(text, "key") not in (0, 3, 15)
+    assert known.text(known.number(text, "key", known.bits)) == text
+    assert known.number(text, "key", known.bits) not in (0, 3, 15)
 
 
 @pytest.mark.parametrize(
@@ -45,53 +51,82 @@ def test_what_is_no_decimal_number_of_the_width_is_a_string(text: bytes) -> None
 )
 def test_what_can_be_no_string_is_refused(text: bytes, reason: str) -> None:
     known = names()
-    assert known.number(b"blue", "key") == 14
+    assert known.number(b"blue", "key", known.bits) == 14
     with pytest.raises(InvalidUpdate, match=reason):
-        known.number(text, "key")
+        known.number(text, "key", known.bits)
 
 
 def test_a_string_that_nobody_wrote_is_not_known() -> None:
     known = names(red=7)
     for text in (b"blue", b"7", b"16"):
         with pytest.raises(NotFound, match="no vrf_t is called"):
-            known.known(text, "metadata")
-    assert known.known(b"red", "metadata") == 7
+            known.known(text, "metadata", known.bits)
+    assert known.known(b"red", "metadata", known.bits) == 7
 
 
 def test_numbers_that_nothing_uses_are_given_to_others() -> None:
     known = names(bits=3, red=2)
-    taken = {name: known.number(name.encode(), "key") for name in "abcde"}
+    taken = {name: known.number(name.encode(), "key", known.bits) for name in "abcde"}
     assert sorted(taken.values()) == [1, 3, 4, 5, 6]
     with pytest.raises(ResourceExhausted, match="key: all 3-bit numbers of vrf_t are in use"):
-        known.number(b"f", "key")  # all are of the request that is being read
+        known.number(b"f", "key", known.bits)  # all are of the request that is being read
     known.begin(lambda: {taken["a"], taken["b"]})
-    assert known.number(b"c", "key") == taken["c"]
-    assert known.number(b"f", "key") in {taken["d"], taken["e"]}
+    assert known.number(b"c", "key", known.bits) == taken["c"]
+    assert known.number(b"f", "key", known.bits) in {taken["d"], taken["e"]}
     for name in "abc":
-        assert known.known(name.encode(), "key") == taken[name]
-    assert known.known(b"red", "key") == 2
+        assert known.known(name.encode(), "key", known.bits) == taken[name]
+    assert known.known(b"red", "key", known.bits) == 2
 
 
 def test_a_decimal_number_takes_that_of_a_string_that_nothing_uses() -> None:
     known = names()
-    assert known.number(b"blue", "key") == 14
+    assert known.number(b"blue", "key", known.bits) == 14
     known.begin(tuple)
-    assert (known.number(b"14", "key"), known.text(14)) == (14, b"14")
+    assert (known.number(b"14", "key", known.bits), known.text(14)) == (14, b"14")
+
+
+def test_of_two_types_each_has_the_decimal_numbers_of_its_width() -> None:
+    known = StringNumbers("port_t or wide_t", 4, {}, widest=16)
+    assert known.number(b"600", "key", 16) == 600
+    name = known.number(b"blue", "key", 16)
+    assert name < 16
+    with pytest.raises(InvalidUpdate, match="key: '600' is 600, which 4 bits do not hold"):
+        known.number(b"600", "key", 4)
+    with pytest.raises(NotFound):
+        known.known(b"600", "key", 4)
+
+
+def test_ever_new_strings_do_not_pile_up() -> None:
+    known = names(bits=32)
+    for number in range(3 * FEW_STRINGS):
+        known.begin(tuple)
+        known.number(f"name {number}".encode(), "key", 32)
+    assert len(known._texts) <= FEW_STRINGS + 1
+
+
+def test_what_a_register_may_hold_is_kept() -> None:
+    known = names()
+    held = known.number(b"blue", "cell", 4)
+    known.keep(held)
+    for number in range(40):
+        known.begin(tuple)
+        known.number(f"name {number}".encode(), "key", 4)
+    assert known.text(held) == b"blue"
 
 
 def test_numbers_of_the_program_are_nobody_elses() -> None:
     known = names(red=7)
     known.reserve([14, 13, 7])
-    assert known.number(b"blue", "key") == 12
+    assert known.number(b"blue", "key", known.bits) == 12
     assert [known.text(number) for number in (14, 13, 7)] == [b"14", b"13", b"red"]
 
 
 def test_a_new_type_takes_over_what_is_used_or_says_why_not() -> None:
     old, new = StringNumbers("vrf_t", 4, {"": 0, "old": 3}), names()
-    number = old.number(b"blue", "key")
+    number = old.number(b"blue", "key", old.bits)
     new.adopt(old, [number, 0])
-    assert (new.known(b"blue", "key"), new.number(b"", "key")) == (number, 0)
-    assert new.number(b"3", "key") == 3
+    assert (new.known(b"blue", "key", new.bits), new.number(b"", "key", new.bits)) == (number, 0)
+    assert new.number(b"3", "key", new.bits) == 3
     for other in (names(bits=3), names(other=number), names(blue=number - 1)):
         with pytest.raises(InvalidUpdate, match=f"'blue' is the vrf_t {number} and cannot stay it"):
             other.adopt(old, [number])

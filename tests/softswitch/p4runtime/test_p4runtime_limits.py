@@ -48,6 +48,14 @@ def test_of_many_refusals_the_first_is_told(ctl):
     assert len(ctl.read(ctl.entry("by_exact"))) == 1
 
 
+def test_of_many_updates_not_made_the_one_that_was_refused_is_told(ctl):
+    wrong, good = exact(ctl, b"\x01\x00\x00\x00\x00"), exact(ctl, b"\x01")
+    updates = [*[(INSERT, good)] * 150, (INSERT, wrong), *[(INSERT, good)] * 50]
+    with pytest.raises(grpc.RpcError) as error:
+        ctl.write(*updates, atomicity=p4.WriteRequest.ROLLBACK_ON_ERROR)
+    assert "number 150: match field a" in error.value.details()
+
+
 def test_each_update_that_can_be_made_is_made():
     known = program("matches")
     table = known.tables["Receive.by_exact"]

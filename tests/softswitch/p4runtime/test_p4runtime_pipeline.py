@@ -63,6 +63,10 @@ class TestPipeline:
             bare.entry("constant", [(1, "exact", a)], ("result", b"\x21"))
             for a in (b"\x01", b"\x02", b"\x03")
         )
+        table.size = 3
+        self.set(bare, SET.VERIFY_AND_COMMIT)
+        bare.write((INSERT, three))
+        bare.write((DELETE, three))
         bare.write((DELETE, one), (MODIFY, two), (INSERT, three))
         assert [bare.result(3, a=a)[1] for a in (1, 2, 3)] == [0xDEAD, 0x21, 0x21]
         assert {e.table_entry.is_const for e in bare.read(bare.entry("constant"))} == {False}
