@@ -119,7 +119,7 @@ class StringNumbers:
     @staticmethod
     def _decimal(text: str, bits: int) -> int | None:
         is_number = text.isascii() and text.isdecimal() and (text == "0" or text[0] != "0")
-        if not is_number or len(text) > bits:  # no digit is less than a bit
+        if not is_number or len(text) > bits // 3 + 1:  # a digit is more than 3 bits
             return None
         number = int(text)
         return number if number < 1 << bits else None
