@@ -72,7 +72,9 @@ def _defaults(pipeline: Pipeline) -> Iterator[Write]:
 
 
 def _read(pipeline: Pipeline, asked: p4.Entity) -> list[p4.Entity]:
-    return read(pipeline, p4.ReadRequest(entities=[asked]), Role())
+    found, [error] = read(pipeline, p4.ReadRequest(entities=[asked]), Role())
+    assert error is None, error
+    return found
 
 
 def with_priorities_of_their_own(given: Sequence[Write]) -> list[Write]:
