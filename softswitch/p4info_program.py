@@ -150,8 +150,9 @@ def _check_direct(info: TableInfo, table: ir.Table) -> None:
 
 def _check_profile(info: TableInfo, table: ir.Table, all_: P4Info) -> None:
     """The name that P4Info has for the table's, as the program has it."""
-    known = info.profile is not None and info.profile in all_.profiles
-    described = all_.profiles.by_id(info.profile).name if known and info.profile else None
+    described = None
+    if info.profile is not None and info.profile in all_.profiles:
+        described = all_.profiles.by_id(info.profile).name
     if described != table.profile:
         names = [name or "no action profile" for name in (described, table.profile)]
         raise LoadError(f"table {info.name}: P4Info has {names[0]}, the program {names[1]}")

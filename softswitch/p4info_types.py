@@ -20,8 +20,6 @@ from softswitch.translation import StringNumbers, mappings
 _Part: TypeAlias = (
     p4info_pb2.MatchField | p4info_pb2.Action.Param | p4info_pb2.ControllerPacketMetadata.Metadata
 )
-
-
 ANY_BITS = 64  # of a type that only digests have: no string gets a number by them
 
 

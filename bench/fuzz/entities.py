@@ -13,8 +13,6 @@ from p4.v1 import p4runtime_pb2 as p4
 MAX_PORT = 6  # that replicas name
 MatchField = p4info_pb2.MatchField
 NUM_NUMBERS = 8  # of groups, sessions and members: few, so that they meet again
-
-
 NAMES = [b"", b"3", *(f"name {number}".encode() for number in range(40))]
 
 

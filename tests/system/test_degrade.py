@@ -123,8 +123,9 @@ def test_the_others_go_on_and_say_in_every_layer_what_is_masked(mode: Kind) -> N
         on_all([layer.stages for layer in layers], Stages.close)
     should_be = expected(layout, 2)
     for layer, output in zip(living, outputs, strict=True):
-        # Not bit for bit: how torch adds up within an expert depends on what else the process ran.
-        torch.testing.assert_close(output, should_be[layer.group.rank], rtol=1e-4, atol=1e-2)
+        # Float32's last places: with torch.set_num_threads(1), as other tests have it,
+        # an expert's product of matrices differs so with the number of its rows on some processors.
+        torch.testing.assert_close(output, should_be[layer.group.rank], rtol=1e-6, atol=2e-4)
 
 
 def test_an_expert_with_a_copy_elsewhere_is_not_masked() -> None:
